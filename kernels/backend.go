@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"fmt"
 	"slices"
 
 	"glimpse/internal/registry"
@@ -75,6 +76,9 @@ type KV struct {
 	K, V *Tensor
 	// Positions [entries] are read where a sliding window is set; nil means 0, 1, 2…
 	Positions []int32
+	// Bias [n], of the compute type, is added to the logits of the first n entries, after a soft cap. Later entries have none, and nil is
+	// none at all. Only backends whose TakesBias is nil read it, and AttentionGrad takes none.
+	Bias *Tensor
 }
 
 // Entries is the number of pairs kept.
@@ -88,7 +92,29 @@ func (kv KV) First(n int) KV {
 	if kv.Positions != nil {
 		kv.Positions = kv.Positions[:n]
 	}
+	if kv.Bias != nil && kv.Bias.Len() > n {
+		kv.Bias = kv.Bias.Rows(0, n)
+	}
 	return kv
+}
+
+// Biased is the number of first entries that have a bias.
+func (kv KV) Biased() int {
+	if kv.Bias == nil {
+		return 0
+	}
+	return kv.Bias.Len()
+}
+
+// NoBiases is the error of a device whose attention reads no KV.Bias.
+func NoBiases(device string) error {
+	return fmt.Errorf("device %s: attention takes no biases of entries, want device cpu for them", device)
+}
+
+// BiasedAmong is how many of the entries at ascending indices have a bias: the first ones.
+func (kv KV) BiasedAmong(ids []int32) int {
+	n, _ := slices.BinarySearch(ids, int32(kv.Biased()))
+	return n
 }
 
 // Attend describes rows of queries that attend to a cache.

@@ -82,6 +82,9 @@ func checkAttend(op string, a *Attend, values bool) {
 		if values && kv.V.Len() != kv.K.Len() {
 			bad("past values", kv.V)
 		}
+		if kv.Biased() > kv.Entries() {
+			bad("past biases", kv.Bias)
+		}
 	}
 	if a.Window > 0 && len(a.Positions) != a.Rows() {
 		panic(fmt.Sprintf("kernels: %s: %d positions of %d rows", op, len(a.Positions), a.Rows()))
@@ -130,6 +133,11 @@ func CheckObservedScores(op string, logScore, lse *Tensor, a *Attend) {
 func CheckAttentionGrad(dq, dk, dv *Tensor, a *Attend, out, lse, logScore, dOut, dLogScore *Tensor) {
 	const op = "AttentionGrad"
 	checkAttend(op, a, dOut != nil)
+	for _, kv := range a.Past {
+		if kv.Biased() > 0 {
+			panic(fmt.Sprintf("kernels: %s: %d biased entries, want none", op, kv.Biased()))
+		}
+	}
 	CheckLengths(op, a.Q, dq, out, dOut)
 	CheckLengths(op, a.K, dk, dv)
 	checkLSE(op, lse, a)

@@ -33,6 +33,7 @@ func (Decomposed) ResetPeak()                     {}
 func (Decomposed) LimitMemory(int64) func()       { return func() {} }
 func (Decomposed) RoundsToBF16(int, *Tensor) bool { return false }
 func (Decomposed) DrawsInPlace() bool             { return false }
+func (Decomposed) TakesBias() error               { return nil }
 func (Decomposed) NewGraph() Graph                { return nil }
 
 // Exact refuses.
@@ -215,7 +216,7 @@ func (d Decomposed) AttentionSelected(out, lse *Tensor, a *Attend, s *Selection,
 	d.on.Attention(out, lse, &part)
 }
 
-// GatherPairs copies the pairs with the given indices of every head, with their positions if asked for.
+// GatherPairs copies the pairs with the given ascending indices of every head and their biases, with their positions if asked for.
 func GatherPairs(b Backend, past []KV, ids [][]int32, positions bool, temp Allocator) []KV {
 	out := make([]KV, len(past))
 	for h, ids := range ids {
@@ -234,6 +235,10 @@ func GatherPairs(b Backend, past []KV, ids [][]int32, positions bool, temp Alloc
 					kv.Positions[i] = from.Positions[j]
 				}
 			}
+		}
+		if n := from.BiasedAmong(ids); n > 0 {
+			kv.Bias = temp.Alloc(b.Compute(), n)
+			b.Gather(kv.Bias.Reshape(n, 1), from.Bias.Reshape(from.Biased(), 1), ids[:n])
 		}
 		out[h] = kv
 	}

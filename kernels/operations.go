@@ -197,6 +197,8 @@ type HeadNorms struct {
 
 // Attention is softmax attention, what is learned of it, and its gradient.
 type Attention interface {
+	// TakesBias is nil where attention adds KV.Bias to logits; else it says that the device does not.
+	TakesBias() error
 	// Attention computes softmax attention, tile by tile with an online softmax:
 	// out [rows, heads·headDim], and lse [heads, rows], the logarithm of each
 	// row's softmax denominator over all entries it sees and its head's sink. Either may be nil.

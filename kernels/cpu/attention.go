@@ -88,8 +88,8 @@ func (o *softmaxState) mergeState(other *softmaxState) {
 }
 
 // tile takes in a tile of logits s [queries, width], where query i sees what
-// visible(i) gives, and the values of its entries, in v from an element on (row stride ldv).
-func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, to int), v *kernels.Tensor, at, ldv int) {
+// visible(i) gives, the biases of its first entries, and the values of all, in v from an element on (row stride ldv).
+func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, to int), biases []float32, v *kernels.Tensor, at, ldv int) {
 	for i := range o.top {
 		row := s[i*width:][:width]
 		from, to := visible(i)
@@ -99,6 +99,7 @@ func (o *softmaxState) tile(s []float32, width int, visible func(i int) (from, t
 			continue
 		}
 		softCap(row[from:to], o.cap)
+		addBiases(row[from:to], biases, from)
 		top := max(o.top[i], simd.Max(row[from:to]))
 		sum := simd.ExpWeights(row[from:to], row[from:to], top)
 		if o.started {
@@ -216,12 +217,12 @@ func (b *cpu) Attention(out, lse *kernels.Tensor, a *kernels.Attend) {
 					state.tile(logits, n, func(i int) (int, int) {
 						first, last := a.Visible(g, from+i/group)
 						return clampRange(first-c, last-c, n)
-					}, a.Past[g].V, c*dim, dim)
+					}, biasesOf(a.Past[g], c), a.Past[g].V, c*dim, dim)
 				}
 				if own {
 					n := to // own pairs that any of the rows sees
 					gemmNT(queries, n, dim, 1, q, dim, a.K, g*dim, kvHeads*dim, simd.Split, 0, logits, n)
-					state.tile(logits, n, func(i int) (int, int) { return a.VisibleOwn(from + i/group) }, a.V, g*dim, kvHeads*dim)
+					state.tile(logits, n, func(i int) (int, int) { return a.VisibleOwn(from + i/group) }, nil, a.V, g*dim, kvHeads*dim)
 				}
 				if parts == 1 {
 					finish(&state, g, from, to)
@@ -272,6 +273,7 @@ func observeColumns(logScore, lse *kernels.Tensor, a *kernels.Attend, peaks bool
 		if n <= 0 {
 			return
 		}
+		biases := biasesOf(a.Past[g], c)
 		with(tileQueries*(dim+n)+3*n, func(s *buffer) {
 			q, logits := s.takeFloats(tileQueries*dim), s.takeFloats(tileQueries*n)
 			top, sum, tileTop := s.takeFloats(n), s.takeFloats(n), s.takeFloats(n)
@@ -299,6 +301,7 @@ func observeColumns(logScore, lse *kernels.Tensor, a *kernels.Attend, peaks bool
 					first, last := seen(r)
 					row := logits[(r-from)*n:][first:last]
 					softCap(row, a.SoftCap)
+					addBiases(row, biases, first)
 					simd.AddScalar(-lse.F32()[h*rows+r], row)
 					simd.MaxInto(tileTop[first:last], row)
 				}

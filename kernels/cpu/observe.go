@@ -45,7 +45,7 @@ func observeHead(out, lse, logScore *kernels.Tensor, a *kernels.Attend, g int, s
 	if logits == nil {
 		logits = s.takeFloats(queries * n)
 	}
-	inverse := s.takeFloats(queries) // of the softmax sums
+	inverse, biases := s.takeFloats(queries), biasesOf(a.Past[g], 0) // inverse: of the softmax sums
 	stack(q, a.Q.F32(), a, g, 0, rows, float32(a.Scale))
 	gemmNT(queries, n, dim, 1, q, dim, a.Past[g].K, 0, dim, simd.Exact, 0, logits, n)
 	if a.K != nil {
@@ -57,6 +57,7 @@ func observeHead(out, lse, logScore *kernels.Tensor, a *kernels.Attend, g int, s
 		fromOwn, toOwn := a.VisibleOwn(r)
 		x, pi, o := logits[i*n:][:n], p[i*n:][:n], own[i*rows:][:rows]
 		softCap(x[from:to], a.SoftCap)
+		addBiases(x[from:to], biases, from)
 		softCap(o[fromOwn:toOwn], a.SoftCap)
 		sink := float32(math.Inf(-1))
 		if a.Sinks != nil {

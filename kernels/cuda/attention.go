@@ -62,6 +62,11 @@ func (t *attention) launchBounded(plain, capped string, grid [3]int, threads, sh
 	t.b.launch(capped, grid, threads, shared, append(args, t.cap)...)
 }
 
+// TakesBias implements kernels.Attention: the kernels add none.
+func (b *cuda) TakesBias() error {
+	return kernels.NoBiases(b.Device())
+}
+
 // describe is a on the device, but for what is still to be uploaded.
 func (b *cuda) describe(op string, a *kernels.Attend, values bool) *attention {
 	t := &attention{b: b, op: op, a: a, rows: a.Rows(), heads: a.Heads(), kvHeads: a.KVHeads(), dim: a.HeadDim(), scale: float32(a.Scale), cap: float32(a.SoftCap)}
@@ -69,6 +74,9 @@ func (b *cuda) describe(op string, a *kernels.Attend, values bool) *attention {
 	t.setPairs(dtype)
 	t.past = make([]pastHead, t.kvHeads)
 	for g, kv := range a.Past {
+		if kv.Biased() > 0 {
+			panic(fmt.Sprintf("kernels: %s: %v", op, b.TakesBias()))
+		}
 		t.past[g] = pastHead{k: b.at(op, kv.K, dtype), entries: int32(kv.Entries())}
 		if values {
 			t.past[g].v = b.at(op, kv.V, dtype)

@@ -22,6 +22,7 @@ type AttendShape struct {
 	Evicted          bool // with a window: the past has gaps, other ones in every head
 	SoftCap          float64
 	Sinks            float64 // standard deviation of the sinks; 0: none
+	Biased           int     // first entries of every head that have a bias, of those that there are
 }
 
 // AttendShapes: grouping of heads, ragged pasts, tails, and more entries and rows
@@ -88,6 +89,18 @@ var BoundedShapes = []AttendShape{
 	{Name: "soft cap and sinks", Rows: 33, Heads: 4, Dim: 8, Entries: []int{1100, 200}, Logits: 8, SoftCap: 5, Sinks: 1, ExtraWidth: 3},
 }
 
+// BiasedShapes have biases of all entries or of the first ones, for backends that take some.
+var BiasedShapes = []AttendShape{
+	{Name: "biases, one row", Rows: 1, Heads: 6, Dim: 16, Entries: []int{1, 40, 7}, Biased: 40},
+	{Name: "biases of the first entries", Rows: 9, Heads: 4, Dim: 8, Entries: []int{40, 12}, Biased: 20},
+	{Name: "biases across tiles", Rows: 33, Heads: 4, Dim: 8, Entries: []int{1100, 200}, Biased: 700, ExtraWidth: 3},
+	{Name: "biases, one row, entries beyond a tile", Rows: 1, Heads: 4, Dim: 8, Entries: []int{1700, 513}, Biased: 600},
+	{Name: "biases, rows beyond a tile", Rows: 150, Heads: 2, Dim: 16, Entries: []int{151, 300}, Biased: 151},
+	{Name: "biases, own pairs, one past empty", Rows: 8, Heads: 6, Dim: 8, Entries: []int{0, 3, 44}, Own: true, Biased: 30},
+	{Name: "biases, soft cap and sinks", Rows: 6, Heads: 4, Dim: 8, Entries: []int{30, 600}, Logits: 8, SoftCap: 5, Sinks: 1, Biased: 520},
+	{Name: "biases, window, evicted", Rows: 12, Heads: 6, Dim: 8, Entries: []int{50, 13, 24}, Window: 20, Evicted: true, Biased: 30},
+}
+
 // mostQueries bounds the rows of random shapes times their heads: many tiles of any backend,
 // in a time that does not lie in the few shapes that have most of everything.
 const mostQueries = 480
@@ -144,6 +157,11 @@ func (s AttendShape) Attend(d Device, rng *rand.Rand) *kernels.Attend {
 	}
 	if a.SoftCap = s.SoftCap; s.Sinks > 0 {
 		a.Sinks = d.Tensor(Random(rng, s.Heads, s.Sinks), s.Heads)
+	}
+	for g := range a.Past {
+		if n := min(s.Biased, s.Entries[g]); n > 0 {
+			a.Past[g].Bias = d.Tensor(Random(rng, n, 2), n)
+		}
 	}
 	return a
 }
@@ -228,7 +246,7 @@ func AttentionCases(shapes []AttendShape) []Conformance {
 			}
 			return outs
 		}})
-		if !s.Own {
+		if !s.Own || s.Biased > 0 { // which have no gradient
 			continue
 		}
 		for _, v := range []struct {

@@ -274,6 +274,11 @@ var Contract = map[string]func(t *testing.T, d Device){
 			t.Error("rounds rows for weights in float32")
 		}
 	},
+	"TakesBias": func(t *testing.T, d Device) { // where it is nil, the tests of package kernels hold attention with biases against the reference
+		if err := d.B.TakesBias(); (err != nil) != d.B.OwnMemory() {
+			t.Errorf("biases: %v, memory of its own: %v", err, d.B.OwnMemory())
+		}
+	},
 	"DrawsInPlace": func(t *testing.T, d Device) {
 		if d.B.DrawsInPlace() && !d.B.OwnMemory() {
 			t.Error("draws elsewhere than on the host")

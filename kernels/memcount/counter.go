@@ -284,6 +284,14 @@ func (d *Counter) RoundsToBF16(rows int, w *kernels.Tensor) bool {
 	return d.traits.Device && cuda.RoundsBy(rows, w)
 }
 
+// TakesBias is as of the backend it counts for.
+func (d *Counter) TakesBias() error {
+	if d.traits.Device {
+		return kernels.NoBiases(d.name)
+	}
+	return nil
+}
+
 // Alloc implements Allocator.
 func (d *Counter) Alloc(t kernels.DType, shape ...int) *kernels.Tensor {
 	size := int64(kernels.StoredBytes(t, shape...))

@@ -27,6 +27,9 @@ func (b *reference[T]) logits(row []T, a *kernels.Attend, r, h int) (_, all int)
 	for j := range past {
 		if row[j] = T(math.Inf(-1)); j >= from {
 			row[j] = dot(K[j*dim:][:dim])
+			if j < a.Past[g].Biased() {
+				row[j] += host.Of[T](a.Past[g].Bias)[j]
+			}
 		}
 	}
 	from, own := a.VisibleOwn(r)

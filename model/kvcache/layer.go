@@ -59,10 +59,11 @@ type pairs struct {
 }
 
 // headCache is the entries of one KV head: k and v have capacity rows, and
-// len(pos) are in use.
+// len(pos) are in use. bias are the biases of the first entries, nil where none has one.
 type headCache struct {
 	k, v *kernels.Tensor
 	pos  []int32
+	bias *kernels.Tensor
 }
 
 func (p *pairs) held() *pairs { return p }
@@ -78,7 +79,7 @@ func (p *pairs) view(head int, k, v *kernels.Tensor) kernels.KV {
 		return kernels.KV{K: p.room.on.Alloc(p.c.dtype, 0, p.dim), V: p.room.on.Alloc(p.c.dtype.OfValues(), 0, p.dim)}
 	}
 	n := len(h.pos)
-	return kernels.KV{K: h.k.RowsInto(k, 0, n), V: h.v.RowsInto(v, 0, n), Positions: h.pos}
+	return kernels.KV{K: h.k.RowsInto(k, 0, n), V: h.v.RowsInto(v, 0, n), Positions: h.pos, Bias: h.bias}
 }
 
 func (h *headCache) capacity() int {
@@ -188,6 +189,7 @@ func (p *pairs) retain(keep [][]int32) {
 		}
 		p.room.on.Gather(h.k.Rows(0, len(idx)), from.k, idx)
 		p.room.on.Gather(h.v.Rows(0, len(idx)), from.v, idx)
+		h.bias = p.keptBiases(from.bias, idx)
 		for n, j := range idx {
 			h.pos[n] = h.pos[j]
 		}
@@ -226,6 +228,9 @@ func (p *pairs) truncate(next int32) {
 		h := &p.heads[i]
 		n, _ := slices.BinarySearch(h.pos, next)
 		h.shorten(n)
+		if h.bias != nil && n < h.bias.Len() {
+			h.bias = p.keptBiases(h.bias, Positions(0, n))
+		}
 		if h.k != nil && p.c.dtype.Grouped() {
 			h.k.CutRows(n)
 			h.v.CutRows(n)
@@ -256,8 +261,10 @@ func (p *pairs) forkPairs(to *Cache, room *cacheRoom, keep [][]int32, more int) 
 				room.on.Copy(h.v.Rows(0, n), from.v.Rows(0, n))
 			}
 			h.pos = append(make([]int32, 0, n+more), from.pos...)
+			h.bias = p.keptBiases(from.bias, Positions(0, n))
 			continue
 		}
+		h.bias = p.keptBiases(from.bias, keep[i])
 		h.pos = make([]int32, n)
 		for at, j := range keep[i] {
 			h.pos[at] = from.pos[j]
@@ -274,6 +281,9 @@ func (p *pairs) bytes() (n int64) {
 	for i := range p.heads {
 		if h := &p.heads[i]; h.k != nil {
 			n += int64(h.k.Bytes() + h.v.Bytes())
+		}
+		if bias := p.heads[i].bias; bias != nil {
+			n += int64(bias.Bytes())
 		}
 	}
 	return n

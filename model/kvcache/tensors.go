@@ -10,8 +10,8 @@ import (
 	"glimpse/model"
 )
 
-// Tensors are what the cache holds, in host memory, for a file: of every KV head with pairs its keys, its values and their positions, of
-// a recurrent layer its state. They are the cache's own memory where that is the host's.
+// Tensors are what the cache holds, in host memory, for a file: of every KV head with pairs its keys, its values, their positions
+// and the biases of those that have some, of a recurrent layer its state. They are the cache's own memory where that is the host's.
 func (c *Cache) Tensors() (out []checkpoints.TensorView, err error) {
 	defer kernels.CatchDevice(&err)
 	for l := range c.layers {
@@ -31,6 +31,9 @@ func (c *Cache) Tensors() (out []checkpoints.TensorView, err error) {
 			}
 			out = append(out, viewOf(name+".keys", kv.K), viewOf(name+".values", kv.V),
 				checkpoints.TensorView{Name: name + ".positions", DType: kernels.I32, Shape: []int{len(kv.Positions)}, Data: positions})
+			if kv.Biased() > 0 {
+				out = append(out, viewOf(name+biasSuffix, kv.Bias))
+			}
 		}
 	}
 	return out, nil
@@ -94,6 +97,9 @@ func (p *pairs) restoreHead(s *checkpoints.Safetensors, name string, h *headCach
 	n := len(h.pos)
 	k, v := kernels.NewTensor(p.c.dtype, n, p.dim), kernels.NewTensor(p.c.dtype.OfValues(), n, p.dim)
 	if err := errors.Join(restoreRows(s, name+".keys", k), restoreRows(s, name+".values", v)); err != nil {
+		return err
+	}
+	if err := p.restoreBiases(s, name+biasSuffix, h); err != nil {
 		return err
 	}
 	on := p.room.on

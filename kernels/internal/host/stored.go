@@ -19,7 +19,7 @@ func Widened(a *kernels.Attend, compute kernels.DType, values bool) *kernels.Att
 	w := *a
 	w.Past = make([]kernels.KV, len(a.Past))
 	for g, kv := range a.Past {
-		w.Past[g] = kernels.KV{K: widenTensor(kv.K, compute), V: kv.V, Positions: kv.Positions}
+		w.Past[g] = kernels.KV{K: widenTensor(kv.K, compute), V: kv.V, Positions: kv.Positions, Bias: kv.Bias}
 		if values {
 			w.Past[g].V = widenTensor(kv.V, compute)
 		}
