@@ -125,7 +125,7 @@ type rows struct {
 	peak bool
 }
 
-// probeRows are the probes of a workload.
+// probeRows are the probes and references of a workload.
 func probeRows(w eviction.Workload) []rows {
 	var out []rows
 	for _, p := range w.Capture.Probes {
@@ -133,6 +133,9 @@ func probeRows(w eviction.Workload) []rows {
 	}
 	for _, p := range w.Capture.PeakProbes {
 		out = append(out, rows{p, p.Rows(), true})
+	}
+	for _, p := range w.Capture.References {
+		out = append(out, rows{p, p.Rows(), false})
 	}
 	return out
 }

@@ -68,6 +68,13 @@ func (r *layerRows) attendSegment(i int, q, k, v, out *kernels.Tensor) error {
 		if s.vectors != nil {
 			s.vectors.Rotated = kernels.FromF64(q.Float64s(), q.Shape...)
 		}
+		if s.refers {
+			if out != nil {
+				run.on.Attention(out, nil, &a)
+			}
+			s.o.References = append(s.o.References, q)
+			return nil
+		}
 		from := 0
 		for j := range i {
 			from += r.segments[j].Rows()

@@ -97,7 +97,7 @@ func (b *Batch) Add(cache *kvcache.Cache, logits *Logits, opt GenerateOptions) (
 	switch {
 	case b.Room() < 1:
 		return nil, fmt.Errorf("batch: got one more than %d sequences", b.rows)
-	case len(opt.Capture.Probes)+len(opt.Capture.PeakProbes) > 0:
+	case len(opt.Capture.afterPrompt()) > 0:
 		return nil, fmt.Errorf("batch: got probes to observe in a decoding step, want windows, all rows or queries")
 	case slices.ContainsFunc(b.live, func(s *Sequence) bool { return s.step.cache == cache }):
 		return nil, fmt.Errorf("batch: got the cache of a sequence that is in it")

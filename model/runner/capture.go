@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"slices"
+
 	"glimpse/kernels"
 	"glimpse/model"
 	"glimpse/model/kvcache"
@@ -22,12 +24,19 @@ type Capture struct {
 	// the largest probability of any row instead of the mean over the rows.
 	PeakWindows []int
 	PeakProbes  []model.QueryRows
+	// References are run as probes are. Of them the queries alone are kept.
+	References []model.QueryRows
 	// Spared are the layers that are not observed, though probes go through them; nil: none.
 	Spared []bool
 	// Queries keeps the rotated queries and own keys of all rows.
 	Queries bool
 	// Gates score all rows, chunk by chunk.
 	Gates []model.Gate
+}
+
+// afterPrompt are the rows that run after the last row: probes of means, then of peaks, then references.
+func (c *Capture) afterPrompt() []model.QueryRows {
+	return slices.Concat(c.Probes, c.PeakProbes, c.References)
 }
 
 // everyRow tells that all rows of a pass are observed.
@@ -41,7 +50,7 @@ func (c *Capture) in(layer int) Capture {
 	return *c
 }
 
-// Merge adds the needs of other, in the layers of c: its windows and probes follow c's.
+// Merge adds the needs of other, in the layers of c: its windows, probes and references follow c's.
 func (c Capture) Merge(other Capture) Capture {
 	return Capture{
 		Windows: append(append([]int(nil), c.Windows...), other.Windows...),
@@ -54,6 +63,7 @@ func (c Capture) Merge(other Capture) Capture {
 
 		PeakWindows: append(append([]int(nil), c.PeakWindows...), other.PeakWindows...),
 		PeakProbes:  append(append([]model.QueryRows(nil), c.PeakProbes...), other.PeakProbes...),
+		References:  append(append([]model.QueryRows(nil), c.References...), other.References...),
 	}
 }
 
@@ -89,6 +99,9 @@ type Observation struct {
 
 	Queries []*kernels.Tensor // [rows, heads, headDim], rotated, of each layer that reads the cache
 	Keys    *kernels.Tensor   // [rows, kvHeads, headDim], rotated
+
+	// References are the queries of each of Capture.References [rows, heads, headDim], rotated, once for each layer that reads the cache.
+	References []*kernels.Tensor
 
 	// Gates are the scores of each of Capture.Gates [kvHeads, width]: column j belongs to entry j of its KV head. Entries that
 	// were there before the pass have −Inf. Of layers that share a KV cache they are those of the layer which holds it.

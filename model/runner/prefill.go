@@ -24,7 +24,7 @@ type prefillPass struct {
 	chunks   [][2]int        // of rows that go through a layer together
 	rows     layerRows       // of a chunk in the present layer
 	appended []segment       // probes that run with the last chunk, as the papers append them: the weights are read once for both
-	probes   []*layerRows    // those that run by themselves; both are of means and then of peaks
+	probes   []*layerRows    // those that run by themselves; both are of means, then of peaks, then references
 	joint    jointObservations
 	stage    int // of the model, that the pass is on
 	// pipelined: passes on several devices run at the same time.
@@ -38,9 +38,11 @@ func (r *Runner) newPrefillPass(ctx context.Context, cache *kvcache.Cache, opt P
 	m, n := r.Model, len(tokens)
 	p := &prefillPass{Runner: r, ctx: ctx, cache: cache, opt: opt, tokens: tokens, pos: kvcache.Positions(cache.Next(), n), rowsDone: new(atomic.Int64)}
 	appends := opt.appendProbes || m.Backend.Traits().PrefillChunk(m.RowBytes()) > 0 // where a pass of their own would wait for the weights
-	for i, rows := range slices.Concat(opt.Capture.Probes, opt.Capture.PeakProbes) {
+	peaks := len(opt.Capture.Probes) + len(opt.Capture.PeakProbes)
+	for i, rows := range opt.Capture.afterPrompt() {
 		probe := r.probeSegment(cache, rows, cache.Next()+int32(n))
-		if probe.peak = i >= len(opt.Capture.Probes); appends {
+		probe.refers, probe.peak = i >= peaks, i >= len(opt.Capture.Probes) && i < peaks
+		if appends {
 			p.appended = append(p.appended, probe)
 		} else {
 			p.probes = append(p.probes, r.newProbe(probe))

@@ -136,7 +136,7 @@ func (p *recordedSteps) graphFor(next *recording) *decodeGraph {
 // is made on the device.
 func (o *GenerateOptions) recordable() bool {
 	c := &o.Capture
-	return !c.AllRows && !c.Squares && !c.Queries && len(c.Gates)+len(c.Probes)+len(c.PeakWindows)+len(c.PeakProbes) == 0 &&
+	return !c.AllRows && !c.Squares && !c.Queries && len(c.Gates)+len(c.PeakWindows)+len(c.afterPrompt()) == 0 &&
 		(o.Sparse == nil || o.SparseOnDevice && len(c.Windows) == 0)
 }
 

@@ -91,7 +91,7 @@ func (r *Runner) Forward(ctx context.Context, cache *kvcache.Cache, tokens []int
 		return nil, err
 	}
 	cache.Begin(len(tokens))
-	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows)+len(cap.Probes)+len(cap.PeakWindows)+len(cap.PeakProbes) > 0 || cap.Squares || cap.everyRow()) {
+	if cap := opt.Capture; opt.Observe == nil && (len(cap.Windows)+len(cap.PeakWindows)+len(cap.afterPrompt()) > 0 || cap.Squares || cap.everyRow()) {
 		return nil, fmt.Errorf("prefill: something is captured but there is no observer")
 	}
 	r.release()

@@ -26,6 +26,7 @@ type segment struct {
 	observed Capture // in the present layer
 	sparse   SparseAttention
 	peak     bool          // of a probe: the largest probability of any row is observed, not the mean
+	refers   bool          // of a probe: of its rows the queries alone are kept
 	whole    bool          // of a probe: its rows go through all of the last layer
 	vectors  *QueryVectors // of a probe: takes its queries; nil: nobody asks
 	o        *Observation  // takes what is observed in the present layer

@@ -66,6 +66,9 @@ func (j *jointObservations) joinLayer(r *Runner, o *Observation) *Observation {
 	for _, q := range o.Queries {
 		sum.Queries = append(sum.Queries, copied(b, q))
 	}
+	for _, q := range o.References {
+		sum.References = append(sum.References, copied(b, q))
+	}
 	for _, scores := range o.Gates {
 		sum.Gates = append(sum.Gates, copied(b, scores))
 	}
