@@ -16,7 +16,7 @@ import (
 )
 
 // ContextFile is a context on disk: a safetensors file, sealed by a SHA-256 over all of it, with the tokens, the keys and values that
-// were kept of them with their positions, and what they depend on.
+// were kept of them with their positions and biases, and what they depend on.
 type ContextFile struct {
 	ContextOrigin
 	Tokens []int32
@@ -48,6 +48,7 @@ type contextRecord struct {
 const (
 	contextFormat  = "glimpse-context"
 	contextVersion = "1"
+	biasedVersion  = "2" // with biases, without which programs that know version 1 alone would read it
 	contextTokens  = "tokens"
 )
 
@@ -68,8 +69,12 @@ func (c *Context) Write(ctx context.Context, m *model.Model, w io.Writer, o Cont
 	}
 	tensors = append(tensors, checkpoints.TensorView{Name: contextTokens, DType: kernels.I32, Shape: []int{len(c.Tokens)}, Data: ids})
 	record, err := json.Marshal(contextRecord{o, c.cache.Next(), int(c.cache.Next()) - len(c.Tokens), c.cache.Long(), c.cache.HoldsWindows()})
+	version := contextVersion
+	if c.cache.Biased() {
+		version = biasedVersion
+	}
 	if err == nil {
-		err = checkpoints.WriteSealed(w, tensors, map[string]string{"format": contextFormat, "record": string(record), "version": contextVersion})
+		err = checkpoints.WriteSealed(w, tensors, map[string]string{"format": contextFormat, "record": string(record), "version": version})
 	}
 	if err != nil {
 		return fmt.Errorf("context: %w", err)
@@ -95,8 +100,8 @@ func (f *ContextFile) read() error {
 	if meta["format"] != contextFormat {
 		return checkpoints.Corruptf("format: got %.100q, want %q, a file that \"evict compress\" has written", meta["format"], contextFormat)
 	}
-	if meta["version"] != contextVersion {
-		return fmt.Errorf("version: got %.100q, want %q: %w", meta["version"], contextVersion, checkpoints.ErrVersion)
+	if meta["version"] != contextVersion && meta["version"] != biasedVersion {
+		return fmt.Errorf("version: got %.100q, want %q or %q: %w", meta["version"], contextVersion, biasedVersion, checkpoints.ErrVersion)
 	}
 	if err := f.file.VerifySeal(); err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 // contextModels are models of every kind of layer and cache, with whether sliding windows are evicted, too.
 func contextModels(t *testing.T, f func(t *testing.T, m *model.Model, options ...string)) {
 	for _, c := range []struct{ model, cache, option string }{
-		{"llama", "float32", ""}, {"llama", "bf16", ""}, {"llama", "q8_0", ""}, {"llama", "kivi4", ""},
+		{"llama", "float32", ""}, {"llama", "bf16", ""}, {"llama", "float32", "keydiff.refit=matching"}, {"llama", "bf16", "keydiff.refit=values"}, {"llama", "q8_0", ""}, {"llama", "kivi4", ""},
 		{"gemma3", "float32", ""}, {"gemma3", "float32", "keydiff.windows=evict"}, {"qwen3-next", "float32", ""}, {"lfm2", "bf16", ""}, {"gemma4-e2b", "float32", ""},
 	} {
 		t.Run(strings.Join([]string{c.model, c.cache, c.option}, " "), func(t *testing.T) {

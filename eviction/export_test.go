@@ -210,3 +210,14 @@ func (s *Session) Logits() []float32 {
 
 // HeadBudgetsOf are the budgets of a prompt's heads. Each head keeps at least so many entries.
 func HeadBudgetsOf(b *HeadBudgets, p Prompt, least int) [][]int { return b.of(p, least) }
+
+// MassRidge, ValueRidge and FitHead are of a refit.
+const (
+	MassRidge  = massRidge
+	ValueRidge = valueRidge
+)
+
+func FitHead(kv kernels.KV, queries []float32, ids []int32, scale, softCap float64, biases bool) (values, fitted []float32, err error) {
+	fit, err := fitHead(kv, queries, ids, scale, softCap, biases)
+	return fit.values, fit.biases, err
+}

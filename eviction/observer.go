@@ -39,6 +39,10 @@ type observer struct {
 	all                     []int32 // the indices of a layer that stays whole, for all of them
 	// seen [layer] are the windows of the first look, for the second.
 	seen [][]*kernels.Tensor
+	// references [layer] are the queries of a plan that refits, [rows, heads, headDim], until fitted [layer] are there, by KV head.
+	references [][]float32
+	fitted     [][]headFit
+
 	held int64 // bytes of the evicted cache that the draft was decoded on
 }
 
@@ -47,6 +51,7 @@ func newObserver(policy *Configured, p Prompt) *observer {
 	r := &observer{policy: policy, budget: p.Budget}
 	r.prompt, r.plan = policy.plan(p)
 	n := p.Config.Layers
+	r.references, r.fitted = make([][]float32, n), make([][]headFit, n)
 	r.kept, r.scores, r.seen, r.statistics = make([]*kernels.Selection, n), make([]*Scores, n), make([][]*kernels.Tensor, n), make([][]float64, n)
 	r.allowed = make([][]int, n)
 	return r
@@ -76,6 +81,7 @@ func mergeCaptures(observers []*observer) runner.Capture {
 		all.Probes, r.probes = joinDistinct(all.Probes, c.Probes, sameProbe)
 		all.PeakWindows, r.peakWindows = joinDistinct(all.PeakWindows, c.PeakWindows, same)
 		all.PeakProbes, r.peakProbes = joinDistinct(all.PeakProbes, c.PeakProbes, sameProbe)
+		all.References, _ = joinDistinct(all.References, c.References, sameProbe) // the same ones of all plans that have some
 		all.Gates, r.gates = joinDistinct(all.Gates, c.Gates, func(a, b model.Gate) bool { return a == b })
 	}
 	return all
@@ -159,6 +165,7 @@ func (r *observer) observeLayer(o *runner.Observation) *kernels.Selection {
 	if !r.plan.Capture.AllRows {
 		mine.AllRows = nil
 	}
+	r.takeReferences(o)
 	s := NewScores(&mine)
 	if r.plan.Score != nil {
 		r.plan.Score(s, &mine)

@@ -65,7 +65,7 @@ func (p *pass) run(ctx context.Context) error {
 	opt := runner.PrefillOptions{Capture: mergeCaptures(during), Prefix: prefix, Pipelined: whole, Observe: func(o *runner.Observation) error {
 		for _, r := range during {
 			if keep := r.observeLayer(o); p.session != nil {
-				if err := p.session.observed(o, keep, whole); err != nil {
+				if err := p.session.observed(r, o, keep, whole); err != nil {
 					return err
 				}
 			}

@@ -122,6 +122,8 @@ type Plan struct {
 	// evicted, and returns the merge threshold per KV head, F64 [kvHeads], NaN where nothing
 	// was evicted.
 	Merge func(c *kvcache.Cache, layer int, keep *kernels.Selection) (thresholds *kernels.Tensor)
+	// Refit, where it is set, fits what stays of a layer to what the whole of it gives; nil leaves it as it is.
+	Refit *Refit
 	// Stay, where it is set, are rows that run on the whole cache before anything of it goes. The pairs of the last of them, Staying in
 	// number, stay beside what is kept; the budget counts them. They have the positions after the prompt, and what follows stands
 	// behind them. A prompt that fits its budget has none.

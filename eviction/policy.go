@@ -231,7 +231,7 @@ func ParseOverrides(assignments []string) (Overrides, error) {
 
 // option finds an option of the policy of that name.
 func (p Policy) option(policy, name string) (Option, error) {
-	for _, o := range []Option{windowsOption, headsOption} {
+	for _, o := range []Option{windowsOption, headsOption, refitOption} {
 		if name == o.Name {
 			return o, nil
 		}
@@ -333,7 +333,12 @@ func NewWith(name string, seed uint64, overrides Overrides, r Resources) (*Confi
 	if err := checkHeads(name, m, heads, r.HeadBudgets); err != nil {
 		return nil, err
 	}
-	return &Configured{Name: name, Policy: p, Settings: s, Method: withHeads(m, heads, r.HeadBudgets)}, nil
+	m = withHeads(m, heads, r.HeadBudgets)
+	refit := s.Int(refitOption.Name)
+	if err := checkRefit(name, m, refit); err != nil {
+		return nil, err
+	}
+	return &Configured{Name: name, Policy: p, Settings: s, Method: withRefit(m, refit)}, nil
 }
 
 // Needs are the resources that a policy takes under given options.
@@ -385,6 +390,9 @@ func (n *Configured) Fits(m *model.Model) error {
 	r := n.Settings.Resources
 	if m.Config.VariesKV() && n.evictsWindows() {
 		return fmt.Errorf("policy %s: %s: layers of %s have KV heads of different widths, want windows to be left alone", n.Name, windowsOption.Name, m.Name)
+	}
+	if err := n.fitsRefit(m); err != nil {
+		return err
 	}
 	if r.Draft != nil && r.Draft != m {
 		if err := m.SameVocabulary(r.Draft); err != nil {

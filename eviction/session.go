@@ -231,14 +231,14 @@ func (s *Session) observer(ctx context.Context, prompt Prompt) (*observer, error
 	return r, nil
 }
 
-// observed is told of a layer of the prompt, and what is selected of it. whole: it stays.
-func (s *Session) observed(o *runner.Observation, keep *kernels.Selection, whole bool) error {
+// observed is told of a layer of the prompt, and what an observer has selected of it. whole: it stays.
+func (s *Session) observed(r *observer, o *runner.Observation, keep *kernels.Selection, whole bool) error {
 	s.FullBytes += s.Cache.LayerBytes(o.Layer)
 	if whole || keep == nil {
 		return nil
 	}
 	s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
-	return s.Cache.RetainSelection(o.Layer, keep)
+	return s.retain(r, o.Layer, keep)
 }
 
 // prefix is what the session's first prompt shares with others; nil where nothing is shared, as by a study.
@@ -369,7 +369,7 @@ func (s *Session) evict(ctx context.Context, r *observer) error {
 		if r.plan.Merge != nil {
 			s.thresholds = append(s.thresholds, r.plan.Merge(s.Cache, l, keep))
 		}
-		if err := s.Cache.RetainSelection(l, keep); err != nil {
+		if err := s.retain(r, l, keep); err != nil {
 			return err
 		}
 		if err := runner.Pause(ctx); err != nil {

@@ -101,7 +101,7 @@ func (s *Study) Session(choice *Choice) (_ *Session, err error) {
 	defer kernels.CatchDevice(&err)
 	r := choice.observer
 	keep := choice.Kept
-	late := r.plan.Merge != nil || r.plan.Stay != nil && !r.idle()
+	late := r.plan.Merge != nil || (r.plan.Refit != nil || r.plan.Stay != nil) && !r.idle()
 	if late || r.plan.KeepsAll {
 		keep = nil
 	}

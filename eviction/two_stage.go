@@ -17,6 +17,9 @@ func TwoStage(first, second *Configured) (*Configured, error) {
 	if _, sparse := second.decodes(); !sparse || second.Policy.Kind != "decode" {
 		return nil, fmt.Errorf("policy %s: second stage %s, want a sparse policy of kind decode", name, second.Name)
 	}
+	if first.refits() {
+		return nil, fmt.Errorf("policy %s: %s refits what it keeps, which %s estimates as it was: want %s=none", name, first.Name, second.Name, refitOption.Name)
+	}
 	out := *first
 	out.Name, out.Second = name, second.Method
 	out.Policy.Kind = "prefill + decode"
