@@ -115,6 +115,7 @@ func TestFootprintOfAblations(t *testing.T) {
 		"snapkv.per=query-head", "snapkv.dense=1", "d2o.merge=average", "d2o.merge=none", "d2o.feature=both", "d2o.threshold=none", "d2o.allocation=exponential",
 		"dapq.offset=-9", "dapq.content=fixed", "rocketkv.split=0.5", "rocketkv.dense=2", "hsa.dense=1", "exact-topk.dense=9", "duoattention.dense=1", "streamingllm.decode=0",
 		"snapkv.head-budgets=layer", "snapkv.head-budgets=global", "kvzip.head-budgets=global", "laq.head-budgets=global", "kvzip.chunk=16", "kvzip.of=mean", "kvzip+.chunk=16", "kvzip+.of=mean",
+		"snapkv.refit=matching", "laq++.refit=matching", "kvzip.refit=values",
 	} {
 		t.Run(set, func(t *testing.T) {
 			name, _, _ := strings.Cut(set, ".")
