@@ -28,8 +28,8 @@ type naiveDecoder struct {
 	// it goes by (nil: not by scores).
 	least func(row pass, cache pairs, l, h int) (int, []float64)
 	ties  func(l, h, got, want int) bool
-	// below are the entries that go whatever room there is; nil: none.
-	below func(l, h int) []int
+	// below are the entries that go whatever room there is, and whether rounding may decide about one; nil: none.
+	below func(l, h int) (gone []int, near bool)
 	// drop is told of an entry that goes.
 	drop func(cache pairs, l, h, out int)
 }
@@ -213,7 +213,11 @@ func replay(t *testing.T, what string, m *model.Model, p *eviction.Configured, d
 					continue
 				}
 				out, scores := d.least(row, cache, l, h)
-				if gone := below(d, l, h); len(gone) > 0 {
+				gone, near := below(d, l, h)
+				if near {
+					return heads, close // from here on either choice is right
+				}
+				if len(gone) > 0 {
 					for _, j := range slices.Backward(gone) {
 						d.drop(cache, l, h, j)
 						pos[l][h] = slices.Delete(pos[l][h], j, j+1)
@@ -271,10 +275,10 @@ func replay(t *testing.T, what string, m *model.Model, p *eviction.Configured, d
 	return heads, close
 }
 
-// below are the entries that go whatever room there is.
-func below(d naiveDecoder, l, h int) []int {
+// below is the decoder's, or none.
+func below(d naiveDecoder, l, h int) (gone []int, near bool) {
 	if d.below == nil {
-		return nil
+		return nil, false
 	}
 	return d.below(l, h)
 }

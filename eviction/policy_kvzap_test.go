@@ -43,6 +43,14 @@ func init() {
 			}
 		}
 		plan.chosen = chosen
+		plan.ties = func(l, h int, a, b []int32, tol float64) bool {
+			for j, x := range scores[l][h] {
+				if slices.Contains(a, int32(j)) != slices.Contains(b, int32(j)) && !c.nearFloor(x, tol) {
+					return false
+				}
+			}
+			return true
+		}
 		plan.sink = min(sink, c.n())
 		plan.recent = min(recent, c.n()-plan.sink)
 		return plan
@@ -64,14 +72,15 @@ func init() {
 		}
 		sink, recent := c.kvzapEnds()
 		return naiveDecoder{
-			below: func(l, h int) (out []int) {
+			below: func(l, h int) (gone []int, near bool) {
 				own := pooledBefore(scores[l][h], c.int("kernel"), recent)
 				for j := sink; j < len(own)-recent; j++ {
 					if own[j] < c.scoreFloor() {
-						out = append(out, j)
+						gone = append(gone, j)
 					}
+					near = near || c.nearFloor(own[j], c.tolerance())
 				}
-				return out
+				return gone, near
 			},
 			least: func(row pass, _ pairs, l, h int) (int, []float64) {
 				scores[l][h] = append(scores[l][h], c.gateScore(l, h, row.inputs[l][0]))
@@ -102,6 +111,11 @@ func (c *naiveCase) scoreFloor() float64 {
 		return math.Exp(t)
 	}
 	return 0
+}
+
+// nearFloor tells that rounding decides whether a score is kept.
+func (c *naiveCase) nearFloor(x, tol float64) bool {
+	return math.Abs(x-c.scoreFloor()) <= tol*c.scoreFloor()
 }
 
 // gateScore is the score of an entry in float64.

@@ -5,5 +5,6 @@
 //
 // A gate is linear or has one hidden layer (KVzap, Jeblick & Jégou 2026, arXiv:2601.07891), or compares queries and keys of low
 // rank with learned sinks (Fast KVzip, Kim et al. 2026, arXiv:2601.17668). Files of all three are read (checkpoints.GateLayer). A
-// [Fit] learns linear gates in closed form; the others are trained elsewhere.
+// [Fit] learns linear gates in closed form, and keeps the rows that package training goes on with to MLPs; gates of low rank are
+// trained elsewhere.
 package gates

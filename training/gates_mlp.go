@@ -121,19 +121,9 @@ func (g *GateMLPs) trainLayer(ctx context.Context, m *model.Model, layer int, fi
 		}
 		s.load(rows, order[:s.rows])
 		order = order[s.rows:]
-		if _, err := s.graph.Run(); err != nil {
-			return nil, err
+		if err := s.step(o, &c, g.LearningRate, step); err != nil {
+			return nil, fmt.Errorf("step %d: %w", step+1, err)
 		}
-		o.clear()
-		grads, bad, err := o.gradients(s.graph)
-		if err == nil && bad != "" {
-			err = fmt.Errorf("step %d: %s: %w; want a smaller learning rate than %v", step+1, bad, ErrNonFinite, g.LearningRate)
-		}
-		if err != nil {
-			return nil, err
-		}
-		o.addGradients(grads)
-		o.update(&c, g.LearningRate, step, 1)
 	}
 	if err := keep(); err != nil {
 		return nil, err
@@ -244,6 +234,24 @@ func (g *gateMLP) student(rows int) (*gateStudent, error) {
 		return graph.SquaredError(graph.Dense(inner, p[2], p[3]), s.logs), nil
 	}, on)
 	return s, err
+}
+
+// step does AdamW step i, from 0, of a schedule with that peak on the rows that are loaded.
+func (s *gateStudent) step(o *optimizer, c *Config, peak float64, i int) error {
+	if _, err := s.graph.Run(); err != nil {
+		return err
+	}
+	grads, bad, err := o.gradients(s.graph)
+	if err != nil {
+		return err
+	}
+	if bad != "" {
+		return fmt.Errorf("%s: %w: want a learning rate below %v", bad, ErrNonFinite, peak)
+	}
+	o.clear()
+	o.addGradients(grads)
+	o.update(c, peak, i, 1)
+	return nil
 }
 
 // errorOf is the mean squared error of rows; NaN of none. What fills the last run are the first ones again.

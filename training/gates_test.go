@@ -61,20 +61,22 @@ func TestKeptSetsOfKVpress(t *testing.T) {
 	}
 }
 
-// TestThresholdOfKVpress: with a threshold kvzap keeps the last entries, and of the others those that kvpress 0.5.5 has scored no lower
-// (its DMSPress around KVzapPress).
+// TestThresholdOfKVpress: what kvzap holds with a threshold, after a prompt and the tokens of an answer, is what kvpress 0.5.5 has
+// not masked (DMSPress around KVzapPress, golden_gates.py).
 func TestThresholdOfKVpress(t *testing.T) {
-	const window = 10
 	m := modeltest.OpenFolder(t, os.DirFS("../model/testdata/golden/llama3.2-tied"), "cpu")
 	var g struct {
-		Tokens []int32                  `json:"tokens"`
-		Scores map[string][][][]float64 `json:"scores"` // [layer][kvHead][entry]
+		Tokens     []int32                    `json:"tokens"`
+		Answer     []int32                    `json:"answer"`
+		Window     float64                    `json:"window"`
+		Thresholds map[string]float64         `json:"thresholds"`
+		Kept       map[string][][][][]float64 `json:"kept"` // [tokens of the answer that have run][layer][kvHead]
 	}
-	modeltest.ReadJSON(t, "../gates/testdata/kept.json", &g)
-	if len(g.Scores) == 0 {
-		t.Fatal("kept.json has no scores")
+	modeltest.ReadJSON(t, "../gates/testdata/threshold.json", &g)
+	if len(g.Thresholds) != 2 {
+		t.Fatalf("thresholds of %d gates, want 2", len(g.Thresholds))
 	}
-	for name, scores := range g.Scores {
+	for name, threshold := range g.Thresholds {
 		stored, err := checkpoints.ReadAdapter(filepath.Join("../gates/testdata", name))
 		if err != nil {
 			t.Fatal(err)
@@ -83,28 +85,26 @@ func TestThresholdOfKVpress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all := slices.Sorted(slices.Values(slices.Concat(slices.Concat(scores...)...)))
-		for _, share := range []float64{0.1, 0.5, 0.9} {
-			at := int(share * float64(len(all)))
-			threshold := (all[at-1] + all[at]) / 2
-			p, err := eviction.New("kvzap", 0, eviction.Overrides{"kvzap": {"threshold": threshold, "window": window, "sink": 0}}, a)
-			if err != nil {
-				t.Fatal(err)
-			}
+		p, err := eviction.New("kvzap", 0, eviction.Overrides{"kvzap": {"threshold": threshold, "window": g.Window, "sink": 0, "decode": 1}}, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ran := range len(g.Answer) {
 			s, err := eviction.NewRuntime(m).Prefill(t.Context(), p, eviction.Prompt{Tokens: g.Tokens, Budget: eviction.MaxBudget})
 			if err != nil {
 				t.Fatal(err)
 			}
-			for l, heads := range s.Kept() {
-				for h, kept := range heads {
-					var want []int32
-					for j, x := range scores[l][h] {
-						if j >= len(g.Tokens)-window || x >= threshold {
-							want = append(want, int32(j))
-						}
+			if _, err := s.Force(t.Context(), g.Answer[:ran+1]); err != nil { // the last token of which does not run
+				t.Fatal(err)
+			}
+			for l, heads := range g.Kept[name][ran] {
+				for h, want := range heads {
+					got := make([]float64, 0, len(want))
+					for _, pos := range s.Cache.Positions(l, h) {
+						got = append(got, float64(pos))
 					}
-					if !slices.Equal(kept, want) {
-						t.Errorf("%s, threshold %.3g: layer %d head %d keeps %v, kvpress %v", name, threshold, l, h, kept, want)
+					if !slices.Equal(got, want) {
+						t.Errorf("%s: after %d tokens layer %d head %d holds %v, kvpress %v", name, ran, l, h, got, want)
 					}
 				}
 			}

@@ -56,7 +56,7 @@ contexts is held out: of the logarithms of their scores it is told how much the 
 	f.IntVar(&g.mlp.Steps, "steps", 400, "with --hidden: steps of AdamW in each layer, with a warm-up and a cosine schedule")
 	f.IntVar(&g.mlp.Batch, "batch", 512, "with --hidden: rows of a step")
 	f.IntVar(&g.mlp.Rows, "rows", 512, "with --hidden: most rows of a context that are learned from, which are held in memory")
-	f.Float64Var(&g.mlp.LearningRate, "lr", 1e-3, "with --hidden: peak learning rate")
+	f.Float64Var(&g.mlp.LearningRate, "lr", 3e-4, "with --hidden: peak learning rate")
 	cli.Everyday(cmd, "hidden")
 	return cmd
 }
