@@ -2,6 +2,7 @@
 differences and tests of them. Needs nothing but Python."""
 
 import collections
+import glob
 import itertools
 import json
 import math
@@ -16,15 +17,17 @@ PREFILL = ("random", "streamingllm", "knorm", "h2o", "tova", "roco", "lacache", 
 
 
 def predictions(folder):
-    """The rows of a run's folder: policy, budget ("0": none), task, groups, sample, measures."""
-    with open(os.path.join(folder, "predictions.jsonl")) as lines:
-        for p in map(json.loads, lines):
-            if "measures" in p:
-                # The run's own adapters are named in their policies; one draft is the draft.
-                adapter = p.get("adapter", "")
-                name = p["policy"] + ("/" + adapter if adapter not in p["policy"] and p["policy"] != "speckv" else "")
-                groups = [(g["key"], g["value"]) for g in p.get("groups", [])]
-                yield name, str(p.get("budget", "0")), p["task"], groups, p["sample"], dict(p["measures"], score=p["measures"].get(p["metric"]))
+    """The rows of a run's folder: policy, budget ("0": none), task, groups, sample, measures. Of a run that goes on those that are there."""
+    files = [os.path.join(folder, "predictions.jsonl")]
+    if not os.path.exists(files[0]):
+        files = sorted(glob.glob(os.path.join(folder, ".work", "results", "*")))
+    for p in (json.loads(line) for file in files for line in open(file)):
+        if "measures" in p:
+            # The run's own adapters are named in their policies; one draft is the draft.
+            adapter = p.get("adapter", "")
+            name = p["policy"] + ("/" + adapter if adapter not in p["policy"] and p["policy"] != "speckv" else "")
+            groups = [(g["key"], g["value"]) for g in p.get("groups", [])]
+            yield name, str(p.get("budget", "0")), p["task"], groups, p["sample"], dict(p["measures"], score=p["measures"].get(p["metric"]))
 
 
 class Run:
