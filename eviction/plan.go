@@ -272,8 +272,11 @@ func (p *Plan) headBudgets(s *Scores, layer, budget int) []int {
 // aboveFloor are budgets with room for no entry whose score is below the floor. Where numbers are counted alone, no score is known
 // to be.
 func (p *Plan) aboveFloor(budgets []int, s *Scores) []int {
+	if p.Floor == 0 {
+		return budgets
+	}
 	rows := s.Rows()
-	if p.Floor == 0 || rows == nil {
+	if rows == nil {
 		return budgets
 	}
 	out := make([]int, len(budgets))

@@ -18,11 +18,22 @@ import (
 )
 
 func init() {
-	// The rows' attention selects; some of the budget is for those that stay.
+	// The rows' attention selects, or another policy; some of the budget is for those that stay.
 	naivePolicies["restorekv"] = func(c *naiveCase) naivePlan {
-		plan := learnedPlan(c)
-		plan.budgets = c.uniform(c.budget - min(c.int("stay"), c.resources.Adapter.(*fakeAdapter).Rows(), c.budget/2))
-		return plan
+		inner := *c
+		if c.stage == nil { // else it scores for another, beside which no row stays
+			inner.budget -= min(c.int("stay"), c.resources.Adapter.(*fakeAdapter).Rows(), c.budget/2)
+		}
+		scorer := c.text("scorer")
+		if scorer == "restorekv" {
+			return learnedPlan(&inner)
+		}
+		inner.resources.Adapter = c.resources.Scorer
+		return inner.scoredBy(scorer, func(p naivePlan) naivePlan {
+			p.sink = min(p.sink, inner.budget)
+			p.recent = min(p.recent, inner.budget-p.sink)
+			return p
+		})
 	}
 }
 

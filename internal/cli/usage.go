@@ -24,7 +24,7 @@ var FlagGroups = []struct {
 	{"Data", "config data field prompts recipe responses task task-option split tokens samples max-prompt context-first truncate held-out prompt-tokens response-tokens metric label budgets shortest longest"},
 	{"Policy", "policy budget heads set sink recent"},
 	{"Sampling", "sampling temperature top-p top-k min-p repetition-penalty max-new max-response seed sampling-seed"},
-	{"Training", "preset steps epochs batch rows lr modules rank alpha loss head-weights init-adapter init-token init-noise pooling warmup warmup-ratio schedule final-ratio ridge hidden beta1 beta2 epsilon weight-decay clip"},
+	{"Training", "preset steps epochs batch rows lr modules rank alpha loss head-weights init-adapter scorer init-token init-noise pooling warmup warmup-ratio schedule final-ratio ridge hidden beta1 beta2 epsilon weight-decay clip"},
 	{"Validation", "validate validate-every validate-budgets patience"},
 	{"Work", "times workers concurrency cache-memory cache-disk strict dry-run shards shard resume accept-changed-data checkpoint checkpoint-every"},
 	{"Measurement", "agreement compare inspect count chip queries query-rows query-trials query-starts baseline highlight"},
