@@ -18,6 +18,5 @@ what to select, and less is left to learn.
 
 ` + rowsDetails,
 	example: `  train restore --steps 4 --batch 2 --out out/restore --replace
-  train restore --model path/to/llama --data samples.jsonl --scorer adapters/llama --rows 8 \
-    --steps 300 -o adapters/new --replace`,
+  train restore --model path/to/llama --data samples.jsonl --scorer adapters/llama --steps 9 -o new`,
 }
