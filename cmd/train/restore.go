@@ -18,5 +18,5 @@ what to select, and less is left to learn.
 
 ` + rowsDetails,
 	example: `  train restore --steps 4 --batch 2 --out out/restore --replace
-  train restore --model path/to/llama --data samples.jsonl --scorer adapters/llama --steps 9 -o new`,
+  train restore --model org/name --data samples.jsonl --scorer adapters/llama --steps 9 -o out/rows`,
 }
