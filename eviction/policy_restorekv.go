@@ -28,7 +28,7 @@ var stayOption = Option{Name: "stay", Default: StayingRows, Min: 0, Max: 1 << 12
 // StayingRows are the rows of an adapter that stay by default, its last ones (RestoreKV, arXiv:2608.01247, has 8).
 const StayingRows = 8
 
-// restored keeps by a policy's scores, those of its own rows or of others, and the last of its rows: they have attended to the whole
+// restored keeps what a policy scores highest: its own rows or another one. Its last rows stay, too: they have attended to the whole
 // cache, and what follows attends to them. None stays where their positions leave no room for the response.
 type restored struct {
 	composed

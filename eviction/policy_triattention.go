@@ -104,7 +104,7 @@ type queryCentre struct {
 	freqs  []float32 // of the layer that they ask in
 }
 
-// queryCentres are those of the query heads of every KV head, in all layers that read a layer's cache.
+// queryCentres gives every KV head the centres of its query heads, of each layer that reads the cache.
 func queryCentres(p Prompt, o *runner.Observation) [][]queryCentre {
 	c, kvHeads, rows := p.Config, o.Cache.KVHeads(), len(p.Tokens)
 	out := make([][]queryCentre, kvHeads)
@@ -124,7 +124,7 @@ func queryCentres(p Prompt, o *runner.Observation) [][]queryCentre {
 	return out
 }
 
-// newQueryCentre is that of a head's rotated queries, of which x has one in every stride; back [row][frequency] undoes RoPE.
+// newQueryCentre is the centre of a head. Its rotated queries stand in x, one in every stride. back [row][frequency] undoes RoPE.
 func newQueryCentre(x []float32, stride, dim int, freqs []float32, back [][]complex128) queryCentre {
 	centre := queryCentre{make([]float32, dim), make([]float64, len(freqs)), freqs}
 	sums, half, rows := make([]float64, dim), len(freqs), float64(len(back))

@@ -11,8 +11,8 @@ import (
 // roomOption is that of policies that keep the prompt while decoding.
 var roomOption = Option{Name: "room", Default: 0.25, Min: 0, Max: 1, Doc: "share of the budget that the response has in any case while decoding: a longer prompt gives up entries until then"}
 
-// keptPrompt says which entries may go while decoding: those of the response. A prompt that leaves the response less than its room
-// gives up entries of its own first.
+// keptPrompt says which entries may go while decoding: the response's own. A prompt that leaves the response less than its room
+// gives up entries first.
 type keptPrompt struct {
 	limits func(layer int) []int // entries that every head holds at most
 	start  int32                 // position of the response's first token

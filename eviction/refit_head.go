@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// massBound bounds the factor by which a bias changes an entry's weight, and its reciprocal (the authors' code: e³).
+	// massBound is the largest factor by which a bias changes an entry's weight, up or down (the authors' code: e³).
 	massBound = 20.085537
 	// massRidge and valueRidge hold factors near 1 and values near the present ones, where the queries do not tell: in parts of the squared
 	// weights of an entry in the mean, and of all of them.
@@ -119,7 +119,7 @@ func addedBiases(kv kernels.KV, ids []int32, factors []float32) []float32 {
 	return out
 }
 
-// presentBiases are those of the first entries; nil of none.
+// presentBiases are the biases that the first entries have; nil of none.
 func presentBiases(kv kernels.KV) []float32 {
 	if kv.Biased() == 0 {
 		return nil

@@ -122,7 +122,7 @@ func (f *naiveHead) least() float64 {
 	return cost
 }
 
-// values are those of the kept entries behind factors, by the normal equations of all queries.
+// values fits the values of kept entries to all queries, by the normal equations. w are the factors of their weights.
 func (f *naiveHead) values(w []float64) []float64 {
 	kept, dim := len(f.ids), len(f.v[0])
 	gram, right, trace := make([][]float64, kept), make([][]float64, kept), 0.0
@@ -231,8 +231,8 @@ func TestFitHead(t *testing.T) {
 	}
 }
 
-// TestRefitOfNothingLost: entries whose keys and values are those of kept ones are evicted. The fit gives what the whole head gave, to queries
-// that were no references.
+// TestRefitOfNothingLost: every entry that is evicted has a kept one with its key and value. The fit gives what the whole head gave, to
+// queries that were no references, too.
 func TestRefitOfNothingLost(t *testing.T) {
 	const dim, kept, copies = 4, 5, 3
 	rng := rand.New(rand.NewPCG(1, 3))

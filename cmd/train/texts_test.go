@@ -44,3 +44,29 @@ func TestTrainsOnTexts(t *testing.T) {
 		}
 	}
 }
+
+// TestAnotherScorerOnResume: rows that stay are trained beside what an adapter selects. With other numbers in its folder a run does not go on.
+func TestAnotherScorerOnResume(t *testing.T) {
+	dir := t.TempDir()
+	text := writeFile(t, "text.txt", strings.Repeat("anna lamp harbor anna calls bruno\n", 600))
+	common := []string{"--data", text, "--label", "context-mean", "--batch", "1", "--rows", "2", "--shortest", "130", "--longest", "140"}
+	scorer, seed := filepath.Join(dir, "scorer"), func(seed string) {
+		mustExecute(t, append([]string{"lookahead", "--steps", "1", "--seed", seed, "--out", filepath.Join(dir, "scorer"), "--replace"}, common...)...)
+	}
+	run := func(steps string, more ...string) error {
+		_, _, err := execute(t, t.Context(), append(append([]string{"restore", "--scorer", scorer, "--steps", steps, "--out", filepath.Join(dir, "stays"), "--checkpoint", filepath.Join(dir, "state"), "--replace"}, common...), more...)...)
+		return err
+	}
+	seed("1")
+	if err := run("1"); err != nil {
+		t.Fatal(err)
+	}
+	seed("2")
+	if err := run("2", "--resume"); err == nil || !strings.Contains(err.Error(), "scorer "+scorer) {
+		t.Errorf("another scorer: %v", err)
+	}
+	seed("1")
+	if err := run("2", "--resume"); err != nil {
+		t.Errorf("the same scorer: %v", err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"glimpse/adapters"
+	"glimpse/checkpoints"
 	"glimpse/datasets"
 	"glimpse/eviction"
 	"glimpse/losses"
@@ -57,6 +58,21 @@ func (s *Spec) readHeads(ctx context.Context, m *model.Model, contents *datasets
 	}
 	if s.Train.Config.HeadBudgets = b.HeadBudgets; b.HeadBudgets != nil {
 		contents.Put("budgets of heads", b.FileSHA256)
+	}
+	return nil
+}
+
+// scorers notes the adapters that select in the place of others' rows: with another one a run does not go on.
+func (s *Spec) scorers(contents *datasets.Contents) error {
+	for _, a := range s.Adapters {
+		if a.Scorer == "" {
+			continue
+		}
+		stored, err := checkpoints.ReadAdapter(a.Scorer)
+		if err != nil {
+			return fmt.Errorf("train: scorer %s: %w", a.Scorer, err)
+		}
+		contents.Put("scorer "+a.Scorer, stored.SHA256())
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func (s *Spec) runRanks(ctx context.Context, log, out io.Writer) error {
 	}
 	header, err := s.resolveSettings(m, source)
 	if err == nil {
-		err = s.readHeads(ctx, m, &contents)
+		err = errors.Join(s.readHeads(ctx, m, &contents), s.scorers(&contents))
 	}
 	if err != nil {
 		return err
