@@ -11,6 +11,7 @@ import (
 // so far and averaged over the heads of the group (D2O eq. 6), by layer.
 type Accumulated struct {
 	ranked func(layer int, s *Scores)
+	stay   func(layer int) *staying
 	layers []*Scores
 	spare  map[kernels.Selector]*kernels.Tensor // for what is kept of a layer; the layers of a device take turns
 
@@ -22,7 +23,7 @@ type Accumulated struct {
 
 // NewAccumulated starts from the scores of a prompt, which are such sums.
 func NewAccumulated(s *Session) *Accumulated {
-	a := &Accumulated{ranked: s.Ranked, spare: make(map[kernels.Selector]*kernels.Tensor)}
+	a := &Accumulated{ranked: s.Ranked, stay: s.staying, spare: make(map[kernels.Selector]*kernels.Tensor)}
 	for l, scores := range unpooled(s.scores) {
 		if scores == nil { // a layer that is left alone
 			a.layers = append(a.layers, nil)
@@ -86,7 +87,7 @@ func (a *Accumulated) AddScores(o *runner.Observation, logScores *kernels.Tensor
 		sums.Values = wide
 	}
 	sums.Ops.AddScores(sums.Values, entries, sums.Entries, logScores)
-	sums.Entries = entries
+	sums.Entries, sums.stay = entries, a.stay(o.Layer)
 	a.ranked(o.Layer, sums)
 	return sums
 }

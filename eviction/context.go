@@ -17,6 +17,7 @@ type Context struct {
 	Budget Budget      // it was evicted to
 	// FullBytes is what the cache of all tokens has taken; 0 where that is not known.
 	FullBytes int64
+	keep      Keep // that it was evicted with
 	cache     *kvcache.Cache
 }
 
@@ -56,7 +57,7 @@ func (s *Session) Compress(ctx context.Context, tokens []int32, more int) error 
 	if err := s.Turn(ctx, Prompt{Tokens: tokens, Context: true}); err != nil {
 		return err
 	}
-	c := &Context{Tokens: slices.Clone(tokens), Policy: s.policy, Budget: s.Budget, FullBytes: s.FullBytes, cache: s.Cache}
+	c := &Context{Tokens: slices.Clone(tokens), Policy: s.policy, Budget: s.Budget, FullBytes: s.FullBytes, keep: s.Keep, cache: s.Cache}
 	s.Rest()
 	return s.Resume(c, more)
 }
@@ -64,11 +65,11 @@ func (s *Session) Compress(ctx context.Context, tokens []int32, more int) error 
 // Makes tells that the session's policy has made a context, at a budget that comes to the same.
 func (s *Session) Makes(c *Context) bool {
 	n := len(c.Tokens)
-	return c.Policy == s.policy && c.Budget.Of(n) == s.Budget.Of(n)
+	return c.Policy == s.policy && c.Budget.Of(n) == s.Budget.Of(n) && c.keep.equal(s.Keep, n)
 }
 
 // Adopt makes a context that was read from a file one that the session's policy has made, as whoever reads it knows.
-func (s *Session) Adopt(c *Context) { c.Policy, c.Budget = s.policy, s.Budget }
+func (s *Session) Adopt(c *Context) { c.Policy, c.Budget, c.keep = s.policy, s.Budget, s.Keep }
 
 // Compresses is an error that says why the session's policy can evict no contexts; nil where it can.
 func (s *Session) Compresses() error { return s.policy.Compresses() }
@@ -89,7 +90,9 @@ func (s *Session) Resume(c *Context, more int) (err error) {
 		return fmt.Errorf("context: %w", err)
 	}
 	s.Context, s.history, s.turns = c, slices.Clip(c.Tokens), 1
-	s.rows = int(s.Cache.Next()) - len(c.Tokens)
+	if rows := int(s.Cache.Next()) - len(c.Tokens); rows > 0 {
+		s.stand(len(c.Tokens), rows)
+	}
 	s.KeepRest()
 	return nil
 }

@@ -128,7 +128,7 @@ func (s *Session) observeStep(o *runner.Observation) error {
 
 // evictStep lets the policy evict after a decoding step.
 func (s *Session) evictStep(o *runner.Observation) error {
-	if s.decode.StepAll != nil && o.Joint != nil && o.Joint.Dim0() == len(s.Prompt.layers())*s.Prompt.Config.Heads {
+	if s.decode.StepAll != nil && o.Joint != nil && len(s.Prompt.Keep.Spans) == 0 && o.Joint.Dim0() == len(s.Prompt.layers())*s.Prompt.Config.Heads {
 		if o.Layer < o.Cache.Layers()-1 {
 			return nil
 		}

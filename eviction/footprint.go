@@ -198,11 +198,11 @@ func (s *Session) Footprint(ctx context.Context, tokens int, o FootprintOptions)
 	n := len(s.history) + len(s.pending) + tokens
 	step := 1 << max(0, bits.Len(uint(n))-4)
 	n = max(n, min((n+step-1)/step*step, s.Model().Config.MaxPositions))
-	o.Tokens, o.Budget, o.LogProbs = n, s.Budget.Of(n), s.LogProbs != nil
+	o.Tokens, o.Budget, o.LogProbs = n, s.pairs(n), s.LogProbs != nil
 	if c := s.Context; c != nil {
 		o.Context, o.Budget = len(c.Tokens), c.cache.Pairs()/c.cache.Heads()+n-len(c.Tokens)
 	} else if o.Context > 0 {
-		o.Budget = s.Budget.Of(o.Context) + n - o.Context
+		o.Budget = s.pairs(o.Context) + n - o.Context
 	}
 	o.Context = 0 // counted by its budget, as if the whole were evicted to that
 	k, known := footprintKey{s.policy, o}, &s.runtime.footprints

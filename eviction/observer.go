@@ -176,6 +176,7 @@ func (r *observer) observeLayer(o *runner.Observation) *kernels.Selection {
 		r.carry(r.prompt, &mine, s)
 	}
 	r.watched.scores(o.Layer, s)
+	s.stay = r.prompt.Keep.in(o.Cache, o.Layer, r.prompt.beside)
 	if r.plan.CrossLayer != nil { // its pooling depends on its budget, which waits for the others
 		r.scores[o.Layer], r.statistics[o.Layer] = s, r.plan.CrossLayer.Statistics(&mine)
 		return nil
@@ -184,7 +185,7 @@ func (r *observer) observeLayer(o *runner.Observation) *kernels.Selection {
 	if r.scores[o.Layer] = s; !r.plan.Global {
 		budget := r.plan.layerBudget(o.Layer, r.prompt.Budget)
 		if r.kept[o.Layer] = r.plan.selectLayer(s, o.Layer, budget); r.plan.Floor > 0 {
-			r.allowed[o.Layer] = r.plan.headBudgets(s, o.Layer, budget)
+			r.allowed[o.Layer] = s.withStaying(r.plan.headBudgets(s.hidden(), o.Layer, budget))
 		}
 	}
 	if r.plan.Drafted > 0 {
@@ -197,13 +198,19 @@ func (r *observer) observeLayer(o *runner.Observation) *kernels.Selection {
 
 // selectGlobally selects in all layers by one ranking, a unit each.
 func (r *observer) selectGlobally(ctx context.Context) error {
-	budgets := r.plan.globalBudgets(r.scores, r.plan.headBudget(r.prompt.Budget))
-	r.allowed = budgets
+	rest := make([]*Scores, len(r.scores))
+	for l, s := range r.scores {
+		if s != nil {
+			rest[l] = s.hidden()
+		}
+	}
+	budgets := r.plan.globalBudgets(rest, r.plan.headBudget(r.prompt.Budget))
 	for l, s := range r.scores {
 		if s == nil {
 			continue
 		}
-		r.kept[l] = s.Select(r.plan.aboveFloor(budgets[l], s), r.plan.Sink, r.plan.Recent)
+		r.allowed[l] = s.withStaying(budgets[l])
+		r.kept[l] = s.Select(s.withStaying(r.plan.aboveFloor(budgets[l], rest[l])), r.plan.Sink, r.plan.Recent)
 		if err := runner.Pause(ctx); err != nil {
 			return err
 		}
@@ -301,6 +308,7 @@ func (r *observer) draft(ctx context.Context, on *runner.Runner, full *kvcache.C
 		drafted := NewScores(o)
 		r.plan.Score(drafted, o)
 		r.watched.scores(l, drafted)
+		drafted.stay = r.prompt.Keep.in(full, l, r.prompt.beside)
 		if r.scores[l] = drafted; r.plan.Global {
 			continue
 		}

@@ -20,6 +20,7 @@ type Prompt struct {
 	From     int     // position of the prompt's first token, above 0 in later turns
 	MaxNew   int     // most tokens of the response; 0: unknown
 	Context  bool    // it is a context, which is evicted before anything is asked of it
+	Keep     Keep    // what stays, by positions in the cache
 	Response []int32 // the response to come, of a Plan that needs it
 	Draft    []int32 // what the draft model of a Plan answers
 	Drafted  int     // tokens that the draft on the evicted cache has run; 0 in the first look
@@ -28,12 +29,17 @@ type Prompt struct {
 	Windows bool
 	// Tokenizer is the model's; nil where it has none.
 	Tokenizer *tokenizer.Tokenizer
+	// beside are entries of a head that the prompt's whole budget has for what stays, beside Budget.
+	beside int
 	// Turn (may be nil) tells how the model's chat template frames a user's message.
 	Turn func() *model.UserTurn
 }
 
 // fits tells that the budget has room for everything, or there is nothing to decide about.
 func (p Prompt) fits() bool { return p.Entries <= p.Budget || p.Config != nil && len(p.layers()) == 0 }
+
+// holds is how many entries a head keeps in the mean, those that have to stay among them.
+func (p Prompt) holds() int { return p.Budget + p.beside }
 
 // decides tells whether a policy decides about a layer: whether that holds the whole prompt. Layers that read the pairs of another
 // hold none.
@@ -255,10 +261,11 @@ func (p *Plan) headBudget(budget int) int {
 
 // selectLayer selects a layer's entries of at most budget.
 func (p *Plan) selectLayer(s *Scores, layer, budget int) *kernels.Selection {
-	if p.Select != nil {
-		return p.Select(s, budget)
+	rest := s.hidden()
+	if p.Select == nil {
+		return s.Select(s.withStaying(p.aboveFloor(p.headBudgets(rest, layer, budget), rest)), p.Sink, p.Recent)
 	}
-	return s.Select(p.aboveFloor(p.headBudgets(s, layer, budget), s), p.Sink, p.Recent)
+	return s.stay.with(p.Select(rest, s.restBudget(budget)))
 }
 
 // headBudgets are the budgets of a layer's heads, whose mean is budget.

@@ -412,9 +412,30 @@ func (n *Configured) Fits(m *model.Model) error {
 	return nil
 }
 
-// plan is what the policy wants of a prompt: of a composition the first stage, which sees its
-// part of the budget, and what the second reads of the rest.
+// plan is what the policy wants of a prompt, which it sees with what its budget leaves beside the tokens that stay. Those among the plan's
+// first and last entries cost nothing more, unless layers or heads have budgets of their own.
 func (n *Configured) plan(p Prompt) (Prompt, Plan) {
+	end := p.From + len(p.Tokens)
+	stays := p.Keep.Tokens(end)
+	if stays == 0 || p.fits() {
+		return n.stage(p)
+	}
+	whole := p.Budget
+	leave := func(stays int) Prompt {
+		p.beside = min(stays, whole-1)
+		p.Budget = whole - p.beside
+		return p
+	}
+	own, plan := n.stage(leave(stays))
+	if plan.Layers != nil || plan.CrossLayer != nil || plan.Heads != nil || plan.Global || plan.Select != nil {
+		return own, plan
+	}
+	return n.stage(leave(p.Keep.between(plan.Sink, end-plan.Recent)))
+}
+
+// stage is what the policy wants of a prompt: of a composition the first stage, which sees its
+// part of the budget, and what the second reads of the rest.
+func (n *Configured) stage(p Prompt) (Prompt, Plan) {
 	if n.Second == nil {
 		return p, n.Method.Plan(p)
 	}

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"glimpse/kernels"
 	"glimpse/model/runner"
@@ -62,11 +63,23 @@ func (s *camState) step(o *runner.Observation) (*kernels.Selection, error) {
 	}
 	idx := append(upTo(0, s.sink), upTo(n-s.recent, n)...)
 	keep, draws := make([][]int32, o.Cache.KVHeads()), make([][]float64, o.Cache.KVHeads())
+	evicts := false
 	for h := range keep {
 		keep[h] = idx
-		for range n - s.sink - s.recent {
-			draws[h] = append(draws[h], s.draws[o.Layer][h].Float64())
+		if sums.stay != nil {
+			keep[h] = union(idx, sums.stay.indices[h])
 		}
+		evicts = evicts || len(keep[h]) < n
+		for j := s.sink; j < n-s.recent; j++ {
+			draw := s.draws[o.Layer][h].Float64()
+			if _, stays := slices.BinarySearch(keep[h], int32(j)); stays {
+				draw = 1 // above any probability: it is not merged
+			}
+			draws[h] = append(draws[h], draw)
+		}
+	}
+	if !evicts {
+		return nil, nil
 	}
 	if s.recent > 0 {
 		sums.Ops.MergeRecent(o.Cache.View(o.Layer), sums.Values, s.sink, s.recent, draws)

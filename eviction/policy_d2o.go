@@ -74,7 +74,7 @@ func (m d2o) Plan(p Prompt) Plan {
 	}
 	plan.Merge = m.mergePairs
 	plan.Decode = func(s *Session) *Decoding {
-		st := &d2oState{NewAccumulated(s), m, s.budgets, s.thresholds}
+		st := &d2oState{NewAccumulated(s), m, p.beside, s.budgets, s.thresholds}
 		d := st.Decoding()
 		d.Step = st.step
 		return d
@@ -258,17 +258,18 @@ func halves(pairs []kernels.KV) (keys, values []kernels.KV) {
 type d2oState struct {
 	*Accumulated
 	method     d2o
+	beside     int // entries of a layer's heads that its budget has for what stays
 	budgets    []int
 	thresholds []*kernels.Tensor // by layer, of mergePairs; NaN before the first eviction
 }
 
 func (s *d2oState) step(o *runner.Observation) (*kernels.Selection, error) {
 	sums, budget := s.Add(o), s.budgets[o.Layer]
-	if sums.Most() <= budget {
+	if sums.Most() <= budget+s.beside {
 		return nil, nil
 	}
 	sink, recent := s.method.ends(budget)
-	keep := Pooling{s.method.kernel, recent}.Of(sums).Select(sums.Uniform(budget), sink, recent)
+	keep := Pooling{s.method.kernel, recent}.Of(sums).Select(sums.Uniform(budget+s.beside), sink, recent)
 	s.method.mergeStep(o.Cache, o.Layer, keep, s.thresholds[o.Layer])
 	s.Retain(o.Layer, keep)
 	return keep, nil

@@ -43,8 +43,8 @@ func (m duo) Plan(p Prompt) Plan {
 			}
 			return budgets
 		},
-		Decode: func(*Session) *Decoding {
-			return &Decoding{Step: streamStep(sink, recent, func(layer, head int) bool { return retrieval[layer][head] })}
+		Decode: func(s *Session) *Decoding {
+			return &Decoding{Step: s.streamStep(sink, recent, func(layer, head int) bool { return retrieval[layer][head] })}
 		},
 	}
 }

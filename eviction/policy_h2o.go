@@ -38,10 +38,10 @@ func (m h2o) Plan(p Prompt) Plan {
 	plan.Decode = func(s *Session) *Decoding {
 		sums := NewAccumulated(s)
 		choose := func(now *Scores) *kernels.Selection { // nil where everything stays
-			if now.Most() <= p.Budget {
+			if now.Most() <= p.holds() {
 				return nil
 			}
-			return ranks.Of(now).Select(now.Uniform(p.Budget), 0, recent)
+			return ranks.Of(now).Select(now.Uniform(p.holds()), 0, recent)
 		}
 		d := sums.Decoding()
 		d.Step = func(o *runner.Observation) (*kernels.Selection, error) {

@@ -62,7 +62,7 @@ func (m roco) selectEntries(s *Scores, budget int) *kernels.Selection {
 
 func (m roco) decode(s *Session) *Decoding {
 	known := int32(len(s.history)) // positions below belong to rows that ran
-	st := &rocoState{roco: m, ranked: s.Ranked, budget: s.Prompt.Budget, on: make(map[kernels.Selector]*rocoScratch)}
+	st := &rocoState{roco: m, ranked: s.Ranked, stay: s.staying, budget: s.Prompt.Budget, on: make(map[kernels.Selector]*rocoScratch)}
 	for l, scores := range unpooled(s.scores) {
 		if scores == nil { // a layer that is left alone
 			st.layers = append(st.layers, rocoLayer{})
@@ -92,6 +92,7 @@ func (m roco) decode(s *Session) *Decoding {
 type rocoState struct {
 	roco
 	ranked func(layer int, s *Scores)
+	stay   func(layer int) *staying
 	budget int
 	layers []rocoLayer
 	on     map[kernels.Selector]*rocoScratch
@@ -130,7 +131,9 @@ func (s *rocoState) step(o *runner.Observation) (*kernels.Selection, error) {
 		return nil, nil
 	}
 	_, recent := s.ends(s.budget)
-	keep, to := s.selectEntries(Pooling{s.kernel, recent}.Of(&on.now), s.budget), on.spare
+	on.now.stay = s.stay(o.Layer)
+	pooled, to := Pooling{s.kernel, recent}.Of(&on.now), on.spare
+	keep := on.now.stay.with(s.selectEntries(pooled.hidden(), pooled.restBudget(s.budget)))
 	if to == nil || !slices.Equal(to.Shape, x.moments.Shape) {
 		to = ops.Alloc(kernels.F64, x.moments.Shape...)
 	}

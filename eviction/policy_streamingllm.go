@@ -28,22 +28,26 @@ func (m streaming) Plan(p Prompt) Plan {
 	recent := p.Budget - sink
 	plan := Plan{Sink: sink, Recent: recent}
 	if m.decodes {
-		plan.Decode = func(*Session) *Decoding { return &Decoding{Step: streamStep(sink, recent, nil)} }
+		plan.Decode = func(s *Session) *Decoding { return &Decoding{Step: s.streamStep(sink, recent, nil)} }
 	}
 	return plan
 }
 
-// streamStep keeps the first and the last entries of every head but those that are whole.
-func streamStep(sink, recent int, whole func(layer, head int) bool) func(o *runner.Observation) (*kernels.Selection, error) {
+// streamStep keeps the first and the last entries of every head but those that are whole, and what stays.
+func (s *Session) streamStep(sink, recent int, whole func(layer, head int) bool) func(o *runner.Observation) (*kernels.Selection, error) {
 	return func(o *runner.Observation) (*kernels.Selection, error) {
-		keep, evicts := make([][]int32, o.Cache.KVHeads()), false
+		keep, stay, evicts := make([][]int32, o.Cache.KVHeads()), s.staying(o.Layer), false
 		for h := range keep {
 			n := o.Cache.Entries(o.Layer, h)
 			if n <= sink+recent || whole != nil && whole(o.Layer, h) {
 				keep[h] = upTo(0, n)
 				continue
 			}
-			keep[h], evicts = append(upTo(0, sink), upTo(n-recent, n)...), true
+			keep[h] = append(upTo(0, sink), upTo(n-recent, n)...)
+			if stay != nil {
+				keep[h] = union(keep[h], stay.indices[h])
+			}
+			evicts = evicts || len(keep[h]) < n
 		}
 		if !evicts {
 			return nil, nil

@@ -26,13 +26,14 @@ func (m tova) Plan(p Prompt) Plan {
 			return &Decoding{
 				Capture: runner.Capture{Windows: []int{1}},
 				Step: func(o *runner.Observation) (*kernels.Selection, error) {
-					if o.Cache.Entries(o.Layer, 0) <= p.Budget {
+					if o.Cache.Entries(o.Layer, 0) <= p.holds() {
 						return nil, nil
 					}
 					scores := NewScores(o)
 					m.score(scores, o)
+					scores.stay = s.staying(o.Layer)
 					s.Ranked(o.Layer, scores)
-					return scores.Select(scores.Uniform(p.Budget), 0, 0), nil
+					return scores.Select(scores.Uniform(p.holds()), 0, 0), nil
 				},
 				StepAll: func(logScores *kernels.Tensor, entries []int) *kernels.Selection {
 					scores := &Scores{Ops: ops, Entries: entries}

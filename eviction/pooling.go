@@ -33,7 +33,7 @@ func (f Pooling) Of(s *Scores) *Scores {
 	if !f.pools() {
 		return s
 	}
-	pooled := &Scores{Entries: s.Entries, Ops: s.Ops, sums: s, Values: f.poolTensor(s.Ops, s.Values, s.Entries)}
+	pooled := &Scores{Entries: s.Entries, Ops: s.Ops, sums: s, stay: s.stay, Values: f.poolTensor(s.Ops, s.Values, s.Entries)}
 	if s.Spread != nil {
 		pooled.Spread = f.poolTensor(s.Ops, s.Spread, s.Entries)
 	}

@@ -24,7 +24,8 @@ type Scores struct {
 	// Ops are the operations on Values.
 	Ops kernels.Selector
 
-	sums *Scores // that these were pooled from, where scores are pooled
+	sums *Scores  // that these were pooled from, where scores are pooled
+	stay *staying // nil: no entry has to
 }
 
 // NewScores are scores for the entries of an observed layer, which have no values yet.
@@ -72,9 +73,16 @@ func (s *Scores) hostRows(t *kernels.Tensor) (out [][]float32) {
 	return out
 }
 
-// Select keeps budgets[h] entries of every head: the first sink, the last recent, and the
+// Select keeps budgets[h] entries of every head: those that have to stay ([Keep]), the first sink, the last recent, and the
 // highest values between them.
 func (s *Scores) Select(budgets []int, sink, recent int) *kernels.Selection {
+	if rows := s.Rows; s.stay != nil && rows() != nil {
+		var keep [][]int32
+		for h, row := range rows() {
+			keep = append(keep, s.stay.chosen(h, row, budgets[h], sink, recent))
+		}
+		return kernels.Chosen(keep, s.Entries)
+	}
 	return s.Ops.Select(s.Values, s.Entries, budgets, sink, recent)
 }
 

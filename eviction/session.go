@@ -23,6 +23,8 @@ type Session struct {
 	Budget Budget
 	// CacheSalt tells prompts apart that may not share their first tokens (Runtime.Prefixes): prompts of one salt may.
 	CacheSalt string
+	// Keep is what stays of the conversation, by its tokens, when the next turns are evicted. What has gone does not come back.
+	Keep Keep
 	// LogProbs (may be nil) is told what the model gives to the tokens of the next turns' prompts, which is what it gives with
 	// nothing evicted: a layer is evicted when all rows have gone through it. Such prompts run whole, whatever others share.
 	LogProbs *runner.PromptLogProbs
@@ -45,9 +47,10 @@ type Session struct {
 
 	runtime *Runtime
 	policy  *Configured
-	history []int32 // all tokens that were run
-	rows    int     // learned rows that stand between them
-	pending []int32 // the last generated token, which was not run
+	history []int32    // all tokens that were run
+	rows    int        // learned rows that stand between them
+	stands  []standing // these, by where they stand
+	pending []int32    // the last generated token, which was not run
 	turns   int
 	ready   bool // a prompt has run and was not answered
 
@@ -137,7 +140,7 @@ func (rt *Runtime) NewSession(named *Configured, budget Budget) (*Session, error
 // begin makes the session one that has run nothing.
 func (s *Session) begin() {
 	s.Cache, s.decode, s.sparse, s.Pool, s.turns = s.newCache(), nil, nil, nil, 0
-	s.history, s.pending, s.rows, s.ready = nil, nil, 0, false
+	s.history, s.pending, s.rows, s.stands, s.ready = nil, nil, 0, nil, false
 }
 
 // newCache is an empty cache of the layers that the policy decides about.
@@ -216,7 +219,8 @@ func (s *Session) observer(ctx context.Context, prompt Prompt) (*observer, error
 	p.Tokens, p.MaxNew, p.Context, p.Response = slices.Concat(s.pending, prompt.Tokens), prompt.MaxNew, prompt.Context, prompt.Response
 	p.Draft, p.Drafted = nil, 0
 	p.Entries, p.From = len(p.Tokens)+s.mostEntries(), int(s.Cache.Next())
-	p.Budget = s.Budget.Of(p.From - s.rows + len(p.Tokens))
+	p.Keep = s.positions(s.Keep)
+	p.Budget = s.pairs(p.From - s.rows + len(p.Tokens))
 	r := newObserver(s.policy, p)
 	if r.plan.NeedsResponse && p.Response == nil && !p.fits() {
 		response, err := s.runtime.ownResponse(ctx, slices.Concat(s.history, p.Tokens), p.MaxNew)
@@ -338,6 +342,47 @@ func (s *Session) headLimits(layer, budget int) []int {
 	return lengthsOf(s.kept[layer])
 }
 
+// standing are learned rows that stand behind so many tokens of a conversation.
+type standing struct{ tokens, rows int }
+
+func (s *Session) stand(tokens, rows int) {
+	s.rows += rows
+	s.stands = append(s.stands, standing{tokens, rows})
+}
+
+// positions is what stays by positions in the cache, where learned rows stand between tokens.
+func (s *Session) positions(k Keep) Keep {
+	behind := func(token int, before bool) int {
+		at := token
+		for _, x := range s.stands {
+			if x.tokens < token || x.tokens == token && !before {
+				at += x.rows
+			}
+		}
+		return at
+	}
+	out := Keep{Spans: slices.Clone(k.Spans), Fair: slices.Clone(k.Fair)}
+	for i, x := range out.Spans {
+		out.Spans[i] = Span{behind(x.From, false), behind(x.To, true)}
+	}
+	for i, token := range out.Fair {
+		out.Fair[i] = behind(token, false)
+	}
+	return out
+}
+
+// pairs is what the budget comes to for a conversation of so many tokens, beside what stays of it.
+func (s *Session) pairs(tokens int) int {
+	n, _ := s.Budget.Beside(tokens, s.Keep.Tokens(tokens))
+	return n
+}
+
+// staying are the entries of a layer that stay while decoding; nil where nothing has to.
+func (s *Session) staying(layer int) *staying {
+	k := Keep{Spans: s.Prompt.Keep.Spans}
+	return k.in(s.Cache, layer, 0)
+}
+
 func (s *Session) mostEntries() int {
 	most := 0
 	for l := range s.Cache.Layers() {
@@ -356,7 +401,7 @@ func (s *Session) evict(ctx context.Context, r *observer) error {
 			return err
 		}
 		s.PeakBytes = max(s.PeakBytes, s.Cache.Bytes())
-		s.rows += r.plan.Stay.Rows()
+		s.stand(len(s.history)+len(r.prompt.Tokens), r.plan.Stay.Rows())
 	}
 	for l, keep := range r.kept {
 		if keep == nil {

@@ -50,7 +50,7 @@ func perHead(x []int, heads int) (out []int) {
 	return out
 }
 
-// selectPerHead is what every query head keeps; of a layer that is left whole, everything.
+// selectPerHead is what every query head keeps, with what stays; of a layer that is left whole, everything.
 func (m snapPerHead) selectPerHead(s *Scores, budget int) [][]int32 {
 	heads := s.Spread.Dim0()
 	entries := perHead(s.Entries, heads)
@@ -58,7 +58,14 @@ func (m snapPerHead) selectPerHead(s *Scores, budget int) [][]int32 {
 		return everything(entries).Indices()
 	}
 	own := max(1, budget*len(s.Entries)/heads)
-	return s.Ops.Select(s.Spread, entries, slices.Repeat([]int{own}, heads), 0, windowOf(m.window, own)).Indices()
+	rest := s.hidden()
+	chosen := rest.Ops.Select(rest.Spread, entries, slices.Repeat([]int{own}, heads), 0, windowOf(m.window, own)).Indices()
+	if s.stay != nil {
+		for q := range chosen {
+			chosen[q] = union(chosen[q], s.stay.indices[q*len(s.Entries)/heads])
+		}
+	}
+	return chosen
 }
 
 // union is a Plan's Select.
@@ -82,7 +89,7 @@ func (m snapPerHead) choices(s *Session, budgets []int) SparseState {
 			st.chosen, st.base = append(st.chosen, nil), append(st.base, nil)
 			continue
 		}
-		chosen := m.selectPerHead(scores, budgets[l])
+		chosen := m.selectPerHead(scores, scores.restBudget(budgets[l]))
 		kept := s.kept[l].Indices()
 		for q, idx := range chosen {
 			of := kept[q*len(kept)/len(chosen)]
