@@ -68,6 +68,9 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	if err != nil {
 		return err
 	}
+	if err := p.checkKeep(info, policy, o.Budget, s); err != nil {
+		return err
+	}
 	known := 0
 	if s.Context = o.Context; s.Context != nil {
 		if known, err = s.Rewind(p.IDs); err != nil {
@@ -99,6 +102,26 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	}
 	fmt.Fprintln(out)
 	r.report(info, o)
+	return nil
+}
+
+// checkKeep makes what stays of the prompt the session's, and says how many tokens that are.
+func (p *Prompt) checkKeep(info io.Writer, policy engine.Policy, budget eviction.Budget, s *eviction.Session) error {
+	n := len(p.IDs)
+	stays := p.Keep.Tokens(n)
+	if p.Keep.IsZero() || policy.Name == engine.Lossless {
+		return nil
+	}
+	if err := p.rules.CheckKeep(policy, budget, n, p.Keep); err != nil {
+		return err
+	}
+	pairs, grown := budget.Beside(n, stays)
+	switch s.Keep = p.Keep; {
+	case grown:
+		fmt.Fprintf(info, "%d of %d tokens stay: the budget of %s has no room beside them, and grows to %d\n", stays, n, budget.Describe(n), pairs)
+	case stays > 0:
+		fmt.Fprintf(info, "%d of %d tokens stay\n", stays, n)
+	}
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"glimpse/datasets"
+	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/regularfile"
 	"glimpse/internal/suggest"
@@ -25,19 +26,22 @@ import (
 type Prompt struct {
 	IDs    []int32
 	Answer []int32 // of an example
+	Keep   eviction.Keep
+	rules  engine.KeepRules // that it comes from
 	Task   string
 }
 
 // PromptSource are the ways to give a prompt; one of them is taken.
 type PromptSource struct {
-	Text     []string // parts with an empty line between them; "-" is standard input
-	Messages string   // file that ParseMessages reads; "-" is standard input
-	IDs      string   // file of token ids, separated by white space or commas; "-" is standard input
-	Example  string   // of a synthetic task, for the built-in model
-	System   *string  // system prompt before the text or the messages; nil: none
-	Raw      bool     // the text does not go into the chat template
-	Tokens   int      // length of the example
-	Seed     uint64   // which example
+	Text     []string         // parts with an empty line between them; "-" is standard input
+	Messages string           // file that ParseMessages reads; "-" is standard input
+	IDs      string           // file of token ids, separated by white space or commas; "-" is standard input
+	Example  string           // of a synthetic task, for the built-in model
+	System   *string          // system prompt before the text or the messages; nil: none
+	Raw      bool             // the text does not go into the chat template
+	Tokens   int              // length of the example
+	Seed     uint64           // which example
+	Keep     engine.KeepRules // what of it stays
 	// Context (may be nil) is what the text is asked behind. The prompt begins with its tokens.
 	Context *eviction.ContextFile
 }
@@ -60,13 +64,16 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (
 	for _, flag := range []struct {
 		name  string
 		given bool
-	}{{"--chat-option", m.ChatVariables()}, {"--system", p.System != nil}, {"--messages", p.Messages != ""}} {
+	}{{"--chat-option", m.ChatVariables()}, {"--system", p.System != nil}, {"--messages", p.Messages != ""}, {"--keep " + p.Keep.String(), p.Keep.OfChats()}} {
 		if err := m.NeedChatTemplate(); flag.given && !p.Raw && err != nil && (len(p.Text) > 0 || p.Messages != "") {
 			return nil, fmt.Errorf("prompt: %s: %w", flag.name, err)
 		}
 		if flag.given && !chats {
 			return nil, fmt.Errorf("prompt: %s: the prompt does not go into a chat template", flag.name)
 		}
+	}
+	if p.Keep.Pattern != nil && len(p.Text) == 0 && p.Messages == "" {
+		return nil, fmt.Errorf("prompt: --keep-pattern: got %s, want a text or --messages", given[0])
 	}
 	var out *Prompt
 	var err error
@@ -83,7 +90,9 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (
 		var text string
 		if text, err = p.readText(in); err == nil {
 			out = new(Prompt)
-			out.IDs, err = m.Encode(text)
+			if out.IDs, err = m.Encode(text); err == nil {
+				out.Keep, err = p.Keep.OfText(m.Tokenizer, text, out.IDs)
+			}
 		}
 	}
 	if err != nil {
@@ -92,6 +101,7 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (
 	if len(out.IDs) == 0 {
 		return nil, fmt.Errorf("prompt: empty, want at least one token")
 	}
+	out.rules = p.Keep
 	return out, nil
 }
 
@@ -99,6 +109,9 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (
 func (p *PromptSource) readBehind(ctx context.Context, m *model.Model, in io.Reader) (*Prompt, error) {
 	if p.System != nil || p.Raw {
 		return nil, errors.New("prompt: --system and --raw: the context has them, from when it was made")
+	}
+	if p.Keep.Any() {
+		return nil, errors.New("prompt: --keep and --keep-pattern: nothing is evicted behind a context")
 	}
 	text, err := p.readText(in)
 	if err != nil {
@@ -205,8 +218,12 @@ func (p *PromptSource) readChat(ctx context.Context, m *model.Model, in io.Reade
 			return nil, fmt.Errorf("prompt: the chat template of model %s does not tell the model what the role %q says", m.Name, role)
 		}
 	}
-	ids, err := m.EncodeChat(ctx, messages, own)
-	return &Prompt{IDs: ids}, err
+	out := new(Prompt)
+	var err error
+	if out.IDs, err = m.EncodeChat(ctx, messages, own); err == nil {
+		out.Keep, err = p.Keep.KeepOf(ctx, m, messages, own, out.IDs)
+	}
+	return out, err
 }
 
 // ParseMessages reads a conversation from JSON: an array of messages, each with a role, a

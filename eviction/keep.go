@@ -11,20 +11,26 @@ import (
 )
 
 // Span is a range of a conversation's tokens, counted from its first: From up to To, without To.
-type Span struct{ From, To int }
+type Span struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+}
 
 // Keep says what of a conversation stays, whatever a policy says: rules of a system prompt, schemas of tools, figures. Eviction
 // forgets them unevenly (Chen et al. 2025, arXiv:2510.00231).
 type Keep struct {
 	// Spans stay in every head that the policy decides about. The budget counts them.
-	Spans []Span
+	Spans []Span `json:"spans,omitempty"`
 	// Fair, where it is set, are the first tokens of messages, in their order. What a head keeps beside the spans and its first and last
 	// entries is then shared out over the messages, by how many entries each has of those that may go.
-	Fair []int
+	Fair []int `json:"fair,omitempty"`
 }
 
-// up is what of it lies before a token.
-func (k Keep) up(to int) (out Keep) {
+// IsZero tells that nothing stays.
+func (k Keep) IsZero() bool { return len(k.Spans) == 0 && len(k.Fair) == 0 }
+
+// Up is what of it lies before a token, the spans in order and apart.
+func (k Keep) Up(to int) (out Keep) {
 	spans := slices.Clone(k.Spans)
 	slices.SortFunc(spans, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
 	end := 0
@@ -43,7 +49,7 @@ func (k Keep) up(to int) (out Keep) {
 
 // Tokens is how many of the first tokens up to one stay.
 func (k Keep) Tokens(to int) (n int) {
-	for _, s := range k.up(to).Spans {
+	for _, s := range k.Up(to).Spans {
 		n += s.To - s.From
 	}
 	return n
@@ -54,7 +60,7 @@ func (k Keep) between(from, to int) int { return k.Tokens(max(from, to)) - k.Tok
 
 // equal compares what stays of the first tokens up to one.
 func (k Keep) equal(other Keep, to int) bool {
-	a, b := k.up(to), other.up(to)
+	a, b := k.Up(to), other.Up(to)
 	return slices.Equal(a.Spans, b.Spans) && slices.Equal(a.Fair, b.Fair)
 }
 
@@ -97,10 +103,10 @@ type staying struct {
 
 // in finds what stays of a layer, whose entries have positions; nil where nothing does.
 func (k *Keep) in(c *kvcache.Cache, layer, beside int) *staying {
-	if len(k.Spans) == 0 && len(k.Fair) == 0 {
+	if k.IsZero() {
 		return nil
 	}
-	s, spans := &staying{beside: beside}, k.up(math.MaxInt).Spans
+	s, spans := &staying{beside: beside}, k.Up(math.MaxInt).Spans
 	for h := range c.LayerKVHeads(layer) {
 		positions := c.Positions(layer, h)
 		at := func(position int) int {

@@ -45,6 +45,7 @@ type messageBlock struct {
 	ToolUseID string          `json:"tool_use_id"`
 	Content   json.RawMessage `json:"content"`
 	IsError   bool            `json:"is_error"`
+	Keep      bool            `json:"keep"`
 	Unread    unread          `json:",embed"`
 	quietPart
 }
@@ -112,9 +113,8 @@ func (t *turns) addBlocks(ctx context.Context, at, role string, raw json.RawMess
 		at := fmt.Sprintf("%s[%d]", at, i)
 		switch {
 		case b.Type == "text":
-			if said.text, any = said.text+b.Text, true; given(b.CacheControl) {
-				said.marked = len(said.text)
-			}
+			said.add(b.Text, b.Keep, b.CacheControl)
+			any = true
 		case b.Type == "thinking" && role == "assistant":
 			say()
 			t.think(b.Thinking)

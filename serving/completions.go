@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"glimpse/engine"
+
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -105,6 +107,18 @@ func (c *completionRequest) readRequest(s *Server, r *http.Request) (x *exchange
 	}
 	for _, ids := range x.prompts {
 		if err := x.checkPrompt(s, "prompt", ids); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i, text := range texts {
+		if x.rules.Pattern == nil || x.policy.Configured.Name == engine.Lossless {
+			break
+		}
+		keep, err := x.rules.OfText(s.model.Tokenizer, text, x.prompts[i])
+		if err == nil {
+			err = x.stay("prompt", keep)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 	}

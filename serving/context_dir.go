@@ -75,10 +75,13 @@ func (f *contextFiles) stop() {
 	}
 }
 
-// pathOf is the file of a context: of a policy at a budget that comes to so many pairs, of an owner's tokens.
-func (f *contextFiles) pathOf(o eviction.ContextOrigin, pairs int, salt string, tokens []int32) string {
+// pathOf is the file of a context: of a policy at a budget that comes to so many pairs, of an owner's tokens, some of which stay.
+func (f *contextFiles) pathOf(o eviction.ContextOrigin, pairs int, stays eviction.Keep, salt string, tokens []int32) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "1 %s %s %s %s %d %x ", f.weights, f.model.CacheDTypeName(), kernels.DeviceOf(f.model.Backend), o.PolicySum, pairs, salt)
+	if !stays.IsZero() {
+		fmt.Fprintf(h, "%v ", stays)
+	}
 	for _, id := range tokens {
 		fmt.Fprintf(h, "%d ", id)
 	}

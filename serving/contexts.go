@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"glimpse/engine"
+	"glimpse/eviction"
 	"glimpse/model/chat"
 )
 
@@ -30,7 +32,9 @@ type namedContext struct {
 	Created  int64          `json:"created"`
 	Expires  int64          `json:"expires_at,omitempty"`
 	Eviction evictionChoice `json:"eviction"`
-	Tokens   int            `json:"tokens"`
+	// Stays are the ranges of tokens that stay whatever the policy says.
+	Stays  eviction.Keep `json:"stays,omitzero"`
+	Tokens int           `json:"tokens"`
 	// KeptEntries are those of a KV head and layer, in the mean.
 	KeptEntries float64 `json:"kept_entries"`
 	KeptBytes   int64   `json:"kept_bytes"`
@@ -187,17 +191,20 @@ func (s *Server) makeContext(w http.ResponseWriter, r *http.Request) error {
 		n.Expires = n.Created + *b.TTL
 	}
 	// What a user may say behind it is none of it.
-	ids, err := n.encode(r.Context(), s)
+	ids, err := n.encode(r.Context(), x)
 	if err != nil {
 		return err
 	}
 	if n.Name == "" {
-		sum := sha256.Sum256([]byte(jsonOf([]any{n.Eviction, ids})))
+		sum := sha256.Sum256([]byte(jsonOf(n.origin(ids))))
 		n.Name = "ctx-" + hex.EncodeToString(sum[:10])
 	}
 	n.Tokens = len(ids)
 	x.prompts, x.context, x.maxNew, x.n, x.progress = [][]int32{ids}, len(ids), 0, 1, b.Stream
 	if err := x.checkPrompt(s, "messages", ids); err != nil {
+		return err
+	}
+	if err := x.stay("messages", n.Stays); err != nil {
 		return err
 	}
 	release, err := x.start(r)
@@ -259,8 +266,17 @@ func (n *namedContext) tell(c *choice) {
 	n.PrefillMS = float64(s.PrefillTime) / float64(time.Millisecond)
 }
 
-// encode is the tokens of the context, which do not depend on what follows.
-func (n *namedContext) encode(ctx context.Context, s *Server) ([]int32, error) {
+// origin is what a context without a name of its own is called by.
+func (n *namedContext) origin(ids []int32) []any {
+	if n.Stays.IsZero() {
+		return []any{n.Eviction, ids}
+	}
+	return []any{n.Eviction, n.Stays, ids}
+}
+
+// encode is the tokens of the context, which do not depend on what follows, with what stays of them.
+func (n *namedContext) encode(ctx context.Context, x *exchange) ([]int32, error) {
+	s := x.server
 	c := &conversation{named: n, compresses: true, Messages: json.RawMessage(`[{"role":"user","content":"x"}]`)}
 	text, err := c.render(ctx, s.model.Model)
 	if err == nil && c.cut == 0 {
@@ -269,7 +285,18 @@ func (n *namedContext) encode(ctx context.Context, s *Server) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	return encode(s.model.Model, text[:c.cut], false)
+	ids, err := encode(s.model.Model, text[:c.cut], false)
+	if err != nil || x.policy.Configured.Name == engine.Lossless {
+		return ids, err
+	}
+	x.rules.Last = false // what follows is the last message
+	c.rendered.IDs, c.rendered.Context = ids, c.cut
+	keep, err := x.rules.Of(ctx, s.model.Tokenizer, &c.rendered)
+	if err != nil {
+		return nil, refuse("eviction.keep", "%v", err)
+	}
+	n.Stays = keep
+	return ids, nil
 }
 
 // behind puts the messages of the named context before those of the conversation. What a user says goes on in one message with what the
@@ -289,6 +316,7 @@ func (c *conversation) behind(messages []chat.Message) ([]chat.Message, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.parts = own.parts
 	if len(messages) > 0 && messages[0].Role == "system" && before[0].Role == "system" {
 		return nil, refuse("messages[0]", "the context %.100q has a system prompt already", c.named.Name)
 	}

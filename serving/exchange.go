@@ -27,7 +27,9 @@ type exchange struct {
 	n         int // answers of each prompt
 	policy    engine.Policy
 	budget    eviction.Budget
-	maxNew    int // noBound: what the server takes, or the context has room for
+	rules     engine.KeepRules
+	stays     []eviction.Keep // of the prompts, where something does
+	maxNew    int             // noBound: what the server takes, or the context has room for
 	sampling  model.Sampling
 	stop      []string
 	stopIDs   []int32
@@ -69,7 +71,7 @@ func (s *Server) newExchange(req *http.Request, prefix string, r *settings) (*ex
 	if base != s.Name && base != "" {
 		return nil, failure(http.StatusNotFound, invalidRequest, "model_not_found", "the model %.100q does not exist: want %q, or %s@POLICY:BUDGET", r.Model, s.Name, s.Name)
 	}
-	x := &exchange{server: s, owner: ownerOf(req), wake: make(chan struct{}, 1), id: prefix + rand.Text(), model: cmp.Or(r.Model, s.Name), n: or(r.N, 1), maxNew: or(r.MaxTokens, noBound), budget: s.Budget, kept: r.wantsKept(), stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
+	x := &exchange{server: s, owner: ownerOf(req), wake: make(chan struct{}, 1), id: prefix + rand.Text(), model: cmp.Or(r.Model, s.Name), n: or(r.N, 1), maxNew: or(r.MaxTokens, noBound), budget: s.Budget, rules: s.Keep, kept: r.wantsKept(), stop: r.Stop, stopIDs: r.StopTokenIDs, ignoreEnd: r.IgnoreEOS}
 	if least, most := or(r.MinTokens, 0), x.most(); least > most {
 		return nil, refuse("min_tokens", "got %d, want at most %d, the most tokens of the answer", least, most)
 	}
@@ -90,6 +92,9 @@ func (s *Server) newExchange(req *http.Request, prefix string, r *settings) (*ex
 		if err := x.budget.Set(choice.Budget); err != nil {
 			return nil, refuse("eviction.budget", "%v", err)
 		}
+	}
+	if err := x.readKeep(r.Eviction); err != nil {
+		return nil, err
 	}
 	choice.Policy = cmp.Or(choice.Policy, s.Policy)
 	if x.policy, err = s.policy(choice); err != nil {
@@ -116,8 +121,55 @@ func (s *Server) newExchange(req *http.Request, prefix string, r *settings) (*ex
 func (x *exchange) encode(ctx context.Context, c *conversation) error {
 	c.named, c.compresses = x.named, (x.named != nil || x.policy.Name != "full") && x.policy.Compresses() == nil
 	ids, n, err := c.encode(ctx, x.server.model.Model)
-	x.prompts, x.context, x.conversation = [][]int32{ids}, n, true
-	return err
+	x.prompts, x.stays, x.context, x.conversation = [][]int32{ids}, nil, n, true
+	if err != nil || x.policy.Configured.Name == engine.Lossless {
+		return err
+	}
+	if x.named != nil { // as it was made
+		return x.stay("messages", x.named.Stays)
+	}
+	c.rendered.IDs = ids
+	keep, err := x.rules.Of(ctx, x.server.model.Tokenizer, &c.rendered)
+	if err != nil {
+		return refuse("eviction.keep", "%v", err)
+	}
+	return x.stay("messages", keep)
+}
+
+// readKeep takes what a request says of what stays.
+func (x *exchange) readKeep(r *evictionRequest) error {
+	if r == nil {
+		return nil
+	}
+	if r.Keep != nil {
+		if err := x.rules.Names(*r.Keep); err != nil {
+			return refuse("eviction.keep", "%v", err)
+		}
+	}
+	if r.KeepPattern != nil {
+		if err := x.rules.Match(*r.KeepPattern); err != nil {
+			return refuse("eviction.keep_pattern", "%v", err)
+		}
+	}
+	return nil
+}
+
+// stay takes what stays of the next prompt. param is the field that the prompt comes from.
+func (x *exchange) stay(param string, keep eviction.Keep) error {
+	tokens := len(x.prompts[len(x.stays)])
+	if x.context > 0 {
+		tokens = x.context // behind which nothing is evicted
+	}
+	if err := x.rules.CheckKeep(x.policy, x.budget, tokens, keep); err != nil {
+		return refuse("eviction.keep", "%v", err)
+	}
+	if stays := keep.Tokens(tokens); stays > 0 {
+		if pairs, grown := x.budget.Beside(tokens, stays); grown {
+			x.server.Log.Info("the budget grows beside what stays", "id", x.id, "field", param, "tokens", tokens, "stay", stays, "budget", x.budget.Describe(tokens), "grown_to", pairs)
+		}
+	}
+	x.stays = append(x.stays, keep)
+	return nil
 }
 
 // most is the number of tokens that an answer has at the most, where the context has room.
@@ -201,7 +253,7 @@ func (x *exchange) readContext(ctx context.Context) (err error) {
 		return err
 	}
 	origin.Chat = true
-	path := s.contexts.files.pathOf(origin, x.budget.Of(len(tokens)), session.CacheSalt, tokens)
+	path := s.contexts.files.pathOf(origin, x.budget.Of(len(tokens)), session.Keep.Up(len(tokens)), session.CacheSalt, tokens)
 	x.made = func(made *eviction.Context) { s.contexts.files.keep(writtenContext{made, origin, path}) }
 	there := false
 	if err := s.worker.do(func() { there = s.worker.engine.HasContext(session, tokens) }); err != nil || there {
@@ -234,7 +286,9 @@ func (x *exchange) newChoice(i int) (*choice, error) {
 	if err != nil {
 		return nil, err
 	}
-	session.CacheSalt = s.salt(x.owner)
+	if session.CacheSalt = s.salt(x.owner); x.stays != nil {
+		session.Keep = x.stays[i/x.n]
+	}
 	c := &choice{exchange: x, index: i, entered: time.Now()}
 	opt := runner.GenerateOptions{
 		MaxNew: min(x.most(), s.model.Config.MaxPositions-len(tokens)+1), Sampling: x.sampling, Stop: x.stopIDs,

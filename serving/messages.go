@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"glimpse/engine"
 	"glimpse/model"
 	"glimpse/model/chat"
 )
@@ -38,14 +39,17 @@ type conversation struct {
 	named      *namedContext // that comes before the messages; nil: none
 	marks      []mark
 	cut        int // the first bytes of prompt that are a context; 0: there is none
+
+	parts    []engine.KeptPart   // of contents that stay, as the messages say
+	rendered engine.Conversation // without the tokens
 }
 
 // mark is a place in a conversation where a context ends: after the first bytes of what a message says.
 type mark struct{ message, bytes int }
 
 // readMessage reads one of a request, the field "at" of it. Content in parts is the text of all of them.
-// marked are the first bytes of it that end a context; 0: none do.
-func readMessage(ctx context.Context, at string, raw json.RawMessage) (m chat.Message, marked int, err error) {
+// parts are those of it that are marked.
+func readMessage(ctx context.Context, at string, raw json.RawMessage) (m chat.Message, parts []markedPart, err error) {
 	var head struct { // the template says which other members there are
 		Role         string            `json:"role"`
 		Content      json.RawMessage   `json:"content"`
@@ -53,20 +57,20 @@ func readMessage(ctx context.Context, at string, raw json.RawMessage) (m chat.Me
 		CacheControl json.RawMessage   `json:"cache_control"`
 	}
 	if err := decodeJSON(ctx, at, raw, &head); err != nil {
-		return m, 0, err
+		return m, nil, err
 	}
 	if head.Role == "" {
-		return m, 0, errors.New("got no role, want system, user, assistant or tool")
+		return m, nil, errors.New("got no role, want system, user, assistant or tool")
 	}
 	if len(head.Content) == 0 && (head.Role != "assistant" || len(head.Calls) == 0) {
-		return m, 0, errors.New("content: got nothing, want a text or a list of parts")
+		return m, nil, errors.New("content: got nothing, want a text or a list of parts")
 	}
 	said, err := readContent(ctx, at+".content", head.Content)
 	if err != nil {
-		return m, 0, err
+		return m, nil, err
 	}
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return m, 0, err
+		return m, nil, err
 	}
 	if m.Role == "developer" {
 		m.Role = "system"
@@ -76,9 +80,9 @@ func readMessage(ctx context.Context, at string, raw json.RawMessage) (m chat.Me
 		m.Content, m.NoContent = said.text, false
 	}
 	if given(head.CacheControl) {
-		said.marked = len(m.Content)
+		said.parts = append(said.parts, markedPart{to: len(m.Content), cached: true})
 	}
-	return m, said.marked, nil
+	return m, said.parts, nil
 }
 
 // render is the text of the conversation as the model's template writes it, up to where the answer begins.
@@ -128,6 +132,7 @@ func (c *conversation) render(ctx context.Context, m *model.Model) (string, erro
 		return "", refuse("messages", "the chat template cannot render them: %v", err)
 	}
 	c.prompt, c.begun = text+begun, begun
+	c.rendered = engine.Conversation{Template: template, Messages: messages, Options: o, Text: text, More: begun, Parts: c.parts}
 	c.cut = c.contextOf(ctx, template, messages, o, text)
 	return c.prompt, nil
 }
@@ -155,20 +160,24 @@ func (c *conversation) readMessages(ctx context.Context) ([]chat.Message, error)
 	if err := json.Unmarshal(c.Messages, &raws); err != nil || len(raws) == 0 {
 		return nil, refuse("messages", "got %.40s, want a list of at least one message", orNull(c.Messages))
 	}
-	c.marks = nil
+	c.marks, c.parts = nil, nil
 	messages := make([]chat.Message, len(raws))
 	for i, raw := range raws {
 		var err error
-		var marked int
+		var said content
 		at := fmt.Sprintf("messages[%d]", i)
 		var own *apiError
-		switch messages[i], marked, err = readMessage(ctx, at, raw); {
+		switch messages[i], said.parts, err = readMessage(ctx, at, raw); {
 		case errors.As(err, &own):
 			return nil, own
 		case err != nil:
 			return nil, refuse(at, "%v", err)
-		case marked > 0:
-			c.marks = append(c.marks, mark{i, marked})
+		}
+		if end := said.marked(); end > 0 {
+			c.marks = append(c.marks, mark{i, end})
+		}
+		for _, p := range said.parts {
+			c.parts = append(c.parts, engine.KeptPart{Message: i, From: p.from, To: p.to, Cached: !p.stay})
 		}
 	}
 	return c.behind(messages)

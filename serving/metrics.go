@@ -179,8 +179,9 @@ type promptDetails struct {
 // evictionUsage is of one answer; of several the first's.
 type evictionUsage struct {
 	Policy      string  `json:"policy"`
-	Budget      int     `json:"budget"`       // pairs per KV head and layer
-	KeptEntries float64 `json:"kept_entries"` // per KV head and layer after the prompt, mean
+	Budget      int     `json:"budget"`                // pairs per KV head and layer
+	StayTokens  int     `json:"stay_tokens,omitempty"` // of the prompt, that every head keeps whatever the policy says
+	KeptEntries float64 `json:"kept_entries"`          // per KV head and layer after the prompt, mean
 	KeptBytes   int64   `json:"kept_bytes"`
 	FullBytes   int64   `json:"full_bytes"`   // of the prompt's cache without eviction
 	ReadEntries float64 `json:"read_entries"` // per KV head, layer and step of the answer, mean
@@ -205,7 +206,7 @@ func (c *choice) used() usage {
 	u := usage{PromptTokens: prompt, CompletionTokens: n, TotalTokens: prompt + n, Details: &promptDetails{c.answer.Standing() + s.Reused}}
 	heads := float64(s.Cache.Heads())
 	u.Eviction = &evictionUsage{
-		Policy: c.policy.NameWithAdapter(), Budget: c.pairsOf(s), KeptEntries: float64(c.pairs) / heads, KeptBytes: c.held, FullBytes: s.FullBytes,
+		Policy: c.policy.NameWithAdapter(), Budget: c.pairsOf(s), StayTokens: s.Keep.Tokens(prompt), KeptEntries: float64(c.pairs) / heads, KeptBytes: c.held, FullBytes: s.FullBytes,
 		ReadEntries: s.Traffic.PerStep() / float64(s.Cache.TokenBytes()), PrefillMS: float64(s.PrefillTime) / float64(time.Millisecond),
 	}
 	if c.texts != nil {

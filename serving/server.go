@@ -31,6 +31,7 @@ type Config struct {
 	Name   string // that requests may call the model by
 	Policy string // of requests that name none
 	Budget eviction.Budget
+	Keep   engine.KeepRules     // what of conversations stays where a request does not say
 	Choice model.SamplingChoice // how tokens are chosen where a request does not say
 	MaxNew int                  // most tokens of an answer where a request does not say
 

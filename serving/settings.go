@@ -60,9 +60,13 @@ type evictionChoice struct {
 // evictionRequest is a request's own choice, in the place of the server's. A misspelt field would silently be the server's.
 type evictionRequest struct {
 	evictionChoice
-	Kept    bool    `json:"kept"`    // the usage is to have evictionUsage.Tokens, in streams, too
-	Context string  `json:"context"` // the name of one that comes before the messages; "": none
-	Unknown unknown `json:",embed"`
+	Kept bool `json:"kept"` // the usage is to have evictionUsage.Tokens, in streams, too
+	// Keep is what of the conversation stays, in the place of the server's Config.Keep, as engine.KeepRules has it, and KeepPattern a
+	// regular expression of texts that do.
+	Keep        *[]string `json:"keep"`
+	KeepPattern *string   `json:"keep_pattern"`
+	Context     string    `json:"context"` // the name of one that comes before the messages; "": none
+	Unknown     unknown   `json:",embed"`
 }
 
 // ignored are fields that change no answer.

@@ -17,25 +17,44 @@ type turn struct {
 	CallID    string     `json:"tool_call_id,omitempty"`
 	Name      string     `json:"name,omitempty"` // of the function that a result is of
 
-	// marked are the first bytes of Content that end a context; 0: none do.
-	marked int
+	parts []markedPart // of Content
 }
 
-// MarshalJSON writes content that ends a context in parts.
+// markedPart is a part of a text, in bytes, that is to be cached or stays whatever a policy says.
+type markedPart struct {
+	from, to     int
+	cached, stay bool
+}
+
+// MarshalJSON writes content with marked parts in parts.
 func (t turn) MarshalJSON() ([]byte, error) {
 	type plain turn
-	if t.marked == 0 {
+	if t.parts == nil {
 		return json.Marshal(plain(t))
 	}
 	type part struct {
 		Type         string `json:"type"`
 		Text         string `json:"text"`
 		CacheControl any    `json:"cache_control,omitempty"`
+		Keep         bool   `json:"keep,omitempty"`
 	}
-	parts := []part{{"text", (*t.Content)[:t.marked], fields{"type": "ephemeral"}}}
-	if rest := (*t.Content)[t.marked:]; rest != "" {
-		parts = append(parts, part{Type: "text", Text: rest})
+	var parts []part
+	at := 0
+	text := func(to int) {
+		if to > at {
+			parts = append(parts, part{Type: "text", Text: (*t.Content)[at:to]})
+		}
+		at = to
 	}
+	for _, p := range t.parts {
+		text(p.from)
+		text(p.to)
+		if last := &parts[len(parts)-1]; p.cached {
+			last.CacheControl = fields{"type": "ephemeral"}
+		}
+		parts[len(parts)-1].Keep = p.stay
+	}
+	text(len(*t.Content))
 	return json.Marshal(struct {
 		plain
 		Content []part `json:"content"`
@@ -63,8 +82,10 @@ func (t *turns) say(role string, said content) {
 	case last.Content != nil:
 		text = *last.Content + "\n\n" + text
 	}
-	if last.Content = &text; said.marked > 0 {
-		last.marked = len(text) - len(said.text) + said.marked
+	last.Content = &text
+	for _, p := range said.parts {
+		p.from, p.to = p.from+len(text)-len(said.text), p.to+len(text)-len(said.text)
+		last.parts = append(last.parts, p)
 	}
 }
 
@@ -149,7 +170,25 @@ type functionSpec struct {
 type content struct {
 	text    string
 	inParts bool
-	marked  int // the first bytes of the text, up to the end of the last part that is to be cached; 0: none is
+	parts   []markedPart
+}
+
+// add adds a part to the text.
+func (c *content) add(text string, stay bool, cacheControl json.RawMessage) {
+	p := markedPart{from: len(c.text), to: len(c.text) + len(text), cached: given(cacheControl), stay: stay}
+	if c.text += text; text != "" && (p.cached || p.stay) {
+		c.parts = append(c.parts, p)
+	}
+}
+
+// marked are the first bytes of the text, up to the end of the last part that is to be cached; 0: none is.
+func (c *content) marked() (end int) {
+	for _, p := range c.parts {
+		if p.cached {
+			end = p.to
+		}
+	}
+	return end
 }
 
 // readContent reads a content, the field "at" of a request: a text, or a list of parts, whose texts are joined.
@@ -157,6 +196,7 @@ func readContent(ctx context.Context, at string, raw json.RawMessage) (c content
 	var parts []struct {
 		Type   string `json:"type"`
 		Text   string `json:"text"`
+		Keep   bool   `json:"keep"`
 		Unread unread `json:",embed"`
 		quietPart
 	}
@@ -176,12 +216,9 @@ func readContent(ctx context.Context, at string, raw json.RawMessage) (c content
 	for i, p := range parts {
 		switch p.Type {
 		case "text", "input_text", "output_text", "reasoning_text", "summary_text":
-			c.text += p.Text
+			c.add(p.Text, p.Keep, p.CacheControl)
 		default:
 			return c, refuse(fmt.Sprintf("%s[%d]", at, i), "got a part of type %q, want text", p.Type)
-		}
-		if given(p.CacheControl) {
-			c.marked = len(c.text)
 		}
 	}
 	return c, nil

@@ -62,6 +62,30 @@ func bindBudget(f *pflag.FlagSet, b *eviction.Budget, of string, short int) {
 	f.Var(b, "budget", fmt.Sprintf("KV entries kept per KV head and layer, as 128, or a share of the %s, as 10%%", of))
 }
 
+// bindKeep adds the flags of what stays of a prompt, which start with a list.
+func bindKeep(f *pflag.FlagSet, k *engine.KeepRules, start string) {
+	if err := k.Set(start); err != nil {
+		panic(err)
+	}
+	f.Var(k, "keep", "what stays in every head, within the budget: some of system, tools, last, cache_control, fair, strict; or none")
+	f.Var(patternFlag{k}, "keep-pattern", "regular expression of texts that every head keeps, as [0-9]{4,} for figures")
+}
+
+// patternFlag is the pattern of KeepRules.
+type patternFlag struct{ *engine.KeepRules }
+
+func (p patternFlag) Set(pattern string) error { return p.Match(pattern) }
+
+// Type is what help calls the flag's value.
+func (patternFlag) Type() string { return "regexp" }
+
+func (p patternFlag) String() string {
+	if p.KeepRules == nil || p.Pattern == nil {
+		return ""
+	}
+	return p.Pattern.String()
+}
+
 // What a model of the user's runs with where neither is said. At half of the prompt the policy finds nearly
 // what the full cache does, and adds next to no time before the first token (docs/policies.md, Defaults).
 const defaultBudget = "50%"

@@ -31,6 +31,11 @@ at its end: the text, or a document before or after it with an empty line betwee
 than the prompt keeps all of it, and so does the default of a prompt of fewer than 256
 tokens.
 
+--keep keeps all tokens of the system prompt, the tools, the last message or parts with
+cache_control in every KV head, and --keep-pattern those of texts; the policy has the rest of
+the budget, which grows where less than a quarter of it is left, or with "strict" is refused.
+"fair" shares what is left out over the messages.
+
 Tokens are sampled as the model's generation_config.json says, unless flags say otherwise;
 --sampling greedy takes the best ones. The built-in model is greedy. A budget that is a
 share of the prompt is rounded down. rocketkv and hsa divide the budget by --max-new.
@@ -70,6 +75,7 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 	f := cmd.Flags()
 	a.addFlags(f, "prompt", "the answer")
 	p.addFlags(f)
+	bindKeep(f, &p.Keep, "")
 	a.context.addFlag(f, "the text is asked behind")
 	f.BoolVar(&a.o.JSON, "json", false, "print one JSON object instead of text")
 	f.BoolVar(&a.o.Compare, "compare", false, "also time prefills with and without eviction, for about 20 s at most")

@@ -89,6 +89,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	s.bindChat(f)
 	f.StringVar(&s.Policies, "policy", engine.Lossless, "eviction policy (see evict policies) of requests that name none")
 	bindBudget(f, &c.Budget, "prompt", 0)
+	bindKeep(f, &c.Keep, "system,tools")
 	c.Choice.From = model.SamplingOfModel
 	c.Choice.Bind(f)
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "address to listen at, as HOST:PORT")

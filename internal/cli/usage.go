@@ -22,7 +22,7 @@ var FlagGroups = []struct {
 	{"Model", "model from device cache-dtype exact adapter draft pattern"},
 	{"Prompt", "prompt context system messages token-ids example example-seed raw chat-template chat-option chat-date"},
 	{"Data", "config data field prompts recipe responses task task-option split tokens samples max-prompt context-first truncate held-out prompt-tokens response-tokens metric label budgets shortest longest"},
-	{"Policy", "policy budget heads set sink recent"},
+	{"Policy", "policy budget keep keep-pattern heads set sink recent"},
 	{"Sampling", "sampling temperature top-p top-k min-p repetition-penalty max-new max-response seed sampling-seed"},
 	{"Training", "preset steps epochs batch rows lr modules rank alpha loss head-weights init-adapter scorer init-token init-noise pooling warmup warmup-ratio schedule final-ratio ridge hidden beta1 beta2 epsilon weight-decay clip"},
 	{"Validation", "validate validate-every validate-budgets patience"},
