@@ -110,7 +110,7 @@ and modules; --adapter is then the folder of "train sweep".
 	f.StringVar(&j.Truncate, "truncate", "", "what is cut from prompts over --max-prompt: middle, left, or none, which fails them (default none or the task's)")
 	f.IntVar(&j.MaxNew, "max-new", 0, "most tokens of an answer; 0 is the task's own")
 	f.BoolVar(&j.Raw, "raw", false, "do not put prompts into the model's chat template")
-	f.BoolVar(&j.ContextFirst, "context-first", false, "evict what several questions are about before any is known (scbench, leval)")
+	f.BoolVar(&j.ContextFirst, "context-first", false, "evict what several questions are about before any is known (scbench, leval, qmsum)")
 	j.Sampling.Bind(f)
 	f.StringVar(&j.Agreement, "agreement", j.Agreement, "compare answers with the full cache's: on, off, or auto for samples without a reference")
 	f.StringVar(&j.Times, "times", j.Times, "also measure ttft (time to first token) or all (and speed)")
