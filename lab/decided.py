@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""The claims of results/decided.md, from a run of evict eval: paired differences of nll over meetings, with Student's t and Holm over twelve.
+
+  decided.py RUN        a folder with predictions.jsonl"""
+import json, math, os, sys
+
+CLAIMS = [(1, "lookaheadkv", "snapkv"), (2, "lookaheadkv", "laq"), (3, "lookaheadkv", "judgeq"), (4, "judgeq", "snapkv"), (5, "dapq", "snapkv"),
+          (6, "rocketkv", "quest"), (7, "rocketkv", "sparq"), (8, "rocketkv", "snapkv"), (9, "d2o", "h2o")]
+TOLD = 12  # claims that Holm's method counts
+
+
+def beta(x, a, b):
+    """The regularised incomplete beta function by its continued fraction (Lentz)."""
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - beta(1 - x, b, a)
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log(1 - x)) / a
+    f, c, d = 1.0, 1.0, 0.0
+    for i in range(400):
+        m = i // 2
+        n = 1.0 if i == 0 else m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)) if i % 2 == 0 else -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        d = 1 + n * d
+        d = 1 / (d if abs(d) > 1e-300 else 1e-300)
+        c = 1 + n / (c if abs(c) > 1e-300 else 1e-300)
+        f *= c * d
+        if abs(1 - c * d) < 1e-14:
+            break
+    return front * (f - 1)
+
+
+def p_of(t, freedom):
+    return beta(freedom / (freedom + t * t), freedom / 2, 0.5)
+
+
+def main():
+    nll, score = {}, {}
+    for line in open(os.path.join(sys.argv[1], "predictions.jsonl")):
+        r = json.loads(line)
+        if "nll" in r.get("measures", {}):
+            nll.setdefault(r["policy"], {})[r["sample"]] = r["measures"]["nll"]
+            score.setdefault(r["policy"], {})[r["sample"]] = r["measures"].get("rougeL")
+    queries = set.intersection(*(set(x) for x in nll.values()))
+    meetings = {}
+    for q in queries:
+        meetings.setdefault(q.rsplit("-", 1)[0], []).append(q)
+    print(f"{len(queries)} queries of {len(meetings)} meetings\n\n| policy | nll | ROUGE-L |\n|:--|--:|--:|")
+    for policy in sorted(nll, key=lambda p: sum(nll[p][q] for q in queries)):
+        s = [score[policy][q] for q in queries if score[policy][q] is not None]
+        print(f"| {policy} | {sum(nll[policy][q] for q in queries) / len(queries):.3f} | {100 * sum(s) / max(1, len(s)):.1f} |")
+    rows = []
+    for number, a, b in CLAIMS:
+        d = [sum(nll[a][q] - nll[b][q] for q in of) / len(of) for of in meetings.values()]
+        n, mean = len(d), sum(d) / len(d)
+        error = math.sqrt(sum((x - mean) ** 2 for x in d) / (n - 1) / n)
+        rows.append((number, a, b, mean, error, mean / error, p_of(mean / error, n - 1)))
+    holm, worst = {}, 0
+    for i, r in enumerate(sorted(rows, key=lambda r: r[-1])):
+        worst = holm[r[0]] = max(worst, min(1, r[-1] * (TOLD - i)))
+    print("\n| | claim | difference, nats | 95% | t | p, Holm | verdict |\n|--:|:--|--:|--:|--:|--:|:--|")
+    for number, a, b, mean, error, t, _ in rows:
+        p = holm[number]
+        verdict = "not told apart" if p > 0.05 else "holds" if mean < 0 else "the reverse holds"
+        print(f"| {number} | {a} below {b} | {mean:+.3f} | ± {1.96 * error:.3f} | {t:+.1f} | {p:.1g} | {verdict} |")
+
+
+if __name__ == "__main__":
+    main()
