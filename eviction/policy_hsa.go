@@ -18,13 +18,13 @@ type hsa struct{ dense int }
 
 func (m hsa) Plan(p Prompt) Plan {
 	return sparse(p, func(s *Session) SparseState {
-		page, head := m.split(s)
+		page, head := m.pageAndHead(s)
 		return startHSA(s, m.dense, page, head)
 	})
 }
 
-// split is the page and the compression of the head's dimensions.
-func (hsa) split(s *Session) (page int, head float64) {
+// pageAndHead is the page and the compression of the head's dimensions.
+func (hsa) pageAndHead(s *Session) (page int, head float64) {
 	c := max(1, float64(s.Prompt.length())/float64(s.Prompt.Budget))
 	if s.policy.Second != nil {
 		split, _ := splitPrompt(s.Prompt, adaptiveSplit)

@@ -89,7 +89,7 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Gates, error) {
 	}
 	a := &Gates{stored: stored.Gates}
 	for l, tensors := range stored.Gates {
-		g, err := a.load(m, l, tensors)
+		g, err := a.loadGate(m, l, tensors)
 		if err != nil {
 			return nil, fmt.Errorf("load adapter: gate of layer %d: %w", l, err)
 		}
@@ -98,8 +98,8 @@ func Load(m *model.Model, stored *checkpoints.Adapter) (*Gates, error) {
 	return a, nil
 }
 
-// load makes the gate of a layer.
-func (a *Gates) load(m *model.Model, layer int, tensors checkpoints.GateLayer) (gate, error) {
+// loadGate makes the gate of a layer.
+func (a *Gates) loadGate(m *model.Model, layer int, tensors checkpoints.GateLayer) (gate, error) {
 	f := &filled{adapter: a, m: m, layer: layer, tensors: tensors}
 	in, out := m.Config.Hidden, m.Config.KV(layer).Heads
 	if !m.Config.HoldsKV(layer) { // whose gate is of no use

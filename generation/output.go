@@ -359,7 +359,7 @@ func (f *output) join(ctx context.Context, u *units, log io.Writer) error {
 		}
 	}
 	total.say(log, f.name)
-	return f.forget(ctx)
+	return f.removeEarlier(ctx)
 }
 
 // adopt are the pairs that an earlier version has left of the file: in one that it was writing, and in a bucket in
@@ -438,8 +438,8 @@ func (f *output) inWork(ctx context.Context) ([]objectstore.Info, error) {
 	return slices.DeleteFunc(list, func(i objectstore.Info) bool { return !strings.Contains(path.Base(i.Key), "-") }), err
 }
 
-// forget removes what an earlier version has left of the file.
-func (f *output) forget(ctx context.Context) error {
+// removeEarlier removes what an earlier version has left of the file.
+func (f *output) removeEarlier(ctx context.Context) error {
 	list, err := f.inWork(ctx)
 	for _, i := range list {
 		err = errors.Join(err, f.store.Delete(ctx, i.Key))

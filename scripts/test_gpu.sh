@@ -52,6 +52,7 @@ compile() { # host or chip
 
 # build compiles the tests once for all the ways that they run in.
 binaries=$(mktemp -d)
+short='' brief='' # -test.short, of a part and with --brief
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$binaries"' EXIT
 build() { # PACKAGE...
   local package
@@ -67,7 +68,7 @@ tests() { # PACKAGE RUN [SKIP]
   local name=${1#./} log
   printf -- '--- %s %s%s\n' "$1" "${2:0:100}" "${ways:+ ($ways)}"
   log=$(mktemp "$binaries/XXXXXX")
-  (cd "$1" && "$binaries/${name//\//-}" -test.timeout 30m -test.run "$2" ${3:+-test.skip "$3"}) 2>&1 | tee "$log" || touch "$binaries/failed"
+  (cd "$1" && "$binaries/${name//\//-}" -test.timeout 30m $short -test.run "$2" ${3:+-test.skip "$3"}) 2>&1 | tee "$log" || touch "$binaries/failed"
   ! grep -q 'no tests to run' "$log" || touch "$binaries/failed" # they have moved
 }
 
@@ -119,6 +120,7 @@ fi
 parts=(eviction model kernels chip_kernels many_processors chip_memory training commands) # the longest first
 if [ "${1:-}" = --brief ]; then
   shift
+  brief=-test.short
   parts=(eviction model kernels many_processors training commands)
 fi
 if [ "${1:-}" = --package ]; then
@@ -144,7 +146,10 @@ model() {
   tests ./model/kvcache 'TestCache|TestRetain'
   tests ./model/runner "TestAgainstTransformers/($families)\$/cuda|TestCache|TestBackendsAgree|TestRowsOfABatch|TestObservations|TestHalf|TestCUDA" '/^(cpu|reference|reference64)$'
 }
-eviction() { tests ./eviction 'CUDA|BatchedSessionsAnswerAsAlone|KeptSets|HalfCaches|NotFinite' "$memory"; }
+eviction() { # with --brief as the processor's: what a device does is in each, shapes and prompts are fewer
+  local short=$brief
+  tests ./eviction 'CUDA|BatchedSessionsAnswerAsAlone|KeptSets|HalfCaches|NotFinite' "$memory"
+}
 many_processors() { # Memory, as of a larger device, which takes more rows of a prompt at once.
   ways=$FUNCNAME
   export HOSTCUDA_PROCESSORS=80

@@ -119,7 +119,7 @@ func (g *GateMLPs) trainLayer(ctx context.Context, m *model.Model, layer int, fi
 		if len(order) < s.rows {
 			order = rng.Perm(rows.Len())
 		}
-		s.load(rows, order[:s.rows])
+		s.loadRows(rows, order[:s.rows])
 		order = order[s.rows:]
 		if err := s.step(o, &c, g.LearningRate, step); err != nil {
 			return nil, fmt.Errorf("step %d: %w", step+1, err)
@@ -261,7 +261,7 @@ func (s *gateStudent) errorOf(rows *gates.Rows) (float64, error) {
 		for i := range at {
 			at[i] = (from + i) % rows.Len()
 		}
-		s.load(rows, at)
+		s.loadRows(rows, at)
 		e, err := s.graph.Run()
 		if err != nil {
 			return 0, err
@@ -271,8 +271,8 @@ func (s *gateStudent) errorOf(rows *gates.Rows) (float64, error) {
 	return sum / runs, nil
 }
 
-// load makes the rows at the given places those of the next run.
-func (s *gateStudent) load(rows *gates.Rows, at []int) {
+// loadRows makes the rows at the given places those of the next run.
+func (s *gateStudent) loadRows(rows *gates.Rows, at []int) {
 	x, logs := make([]float32, s.x.Len()), make([]float32, s.logs.Len())
 	rows.Read(x, logs, at)
 	in := len(s.mean)

@@ -112,7 +112,7 @@ func TestGateMLPGradients(t *testing.T) {
 	}
 	defer s.graph.Close()
 	rows := fit.Kept(1, gates.Learn)
-	s.load(rows, []int{4, 0, 7, 3, 11, 5, 19, 2, 8})
+	s.loadRows(rows, []int{4, 0, 7, 3, 11, 5, 19, 2, 8})
 	run := func() float64 {
 		v, err := s.graph.Run()
 		if err != nil {

@@ -50,7 +50,7 @@ func init() {
 
 func (c awq) find(f *finder) {
 	for _, m := range f.modules("qweight") {
-		in, words, ok := m.matrix("qweight", "I32")
+		in, words, ok := m.matrixShape("qweight", "I32")
 		if !ok {
 			continue
 		}

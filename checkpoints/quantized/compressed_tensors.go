@@ -254,14 +254,14 @@ func plainCodes(m *module, g *group) {
 	if g.Weights.Type == "float" {
 		dtype, values = "F8_E4M3", &formats.E4M3
 	}
-	if rows, cols, ok := m.matrix("weight", dtype); ok {
+	if rows, cols, ok := m.matrixShape("weight", dtype); ok {
 		m.compressed(rows, cols, g, rowCodes{stride: cols, bits: 8, values: values})
 	}
 }
 
 // packedCodes finds a module whose codes are packed into words.
 func packedCodes(m *module, g *group) {
-	rows, words, ok := m.matrix("weight_packed", "I32")
+	rows, words, ok := m.matrixShape("weight_packed", "I32")
 	if !ok {
 		return
 	}

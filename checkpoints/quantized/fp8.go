@@ -40,7 +40,7 @@ func (c fp8) find(f *finder) {
 		if info, _ := f.weights.Info(m.name + ".weight"); info.DType != "F8_E4M3" && !m.hasTensor("weight_scale_inv") {
 			continue
 		}
-		rows, cols, ok := m.matrix("weight", "F8_E4M3")
+		rows, cols, ok := m.matrixShape("weight", "F8_E4M3")
 		if !ok {
 			continue
 		}

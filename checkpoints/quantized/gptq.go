@@ -45,7 +45,7 @@ func init() {
 
 func (c gptq) find(f *finder) {
 	for _, m := range f.modules("qweight") {
-		words, out, ok := m.matrix("qweight", "I32")
+		words, out, ok := m.matrixShape("qweight", "I32")
 		if !ok {
 			continue
 		}

@@ -157,8 +157,8 @@ func (m *module) readIntegers(tensor string, dtypes []string, shape ...int) []in
 	return integers(data, dtype)
 }
 
-// matrix looks up a tensor of two dimensions, neither of them 0, whose bytes Make will get.
-func (m *module) matrix(tensor string, dtypes ...string) (rows, cols int, ok bool) {
+// matrixShape looks up a tensor of two dimensions, neither of them 0, whose bytes Make will get.
+func (m *module) matrixShape(tensor string, dtypes ...string) (rows, cols int, ok bool) {
 	info, ok := m.weights.Info(m.name + "." + tensor)
 	switch {
 	case !ok:

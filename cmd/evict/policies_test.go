@@ -2,12 +2,14 @@ package main
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"glimpse/checkpoints"
 	"glimpse/eviction"
 	"glimpse/model"
+	"glimpse/model/modeltest"
 )
 
 // untrained is the folder of an adapter of a kind for the built-in model, "" of no kind.
@@ -44,6 +46,7 @@ func untrained(t *testing.T, kind string) string {
 // TestPolicyIsDescribed: every policy is described with its rule, its source, every option with its default and
 // range, and a command that runs.
 func TestPolicyIsDescribed(t *testing.T) {
+	tried := modeltest.Some(t, eviction.Policies.Names())
 	for _, name := range eviction.Policies.Names() {
 		t.Run(name, func(t *testing.T) {
 			p, err := eviction.Policies.Lookup(name)
@@ -68,6 +71,9 @@ func TestPolicyIsDescribed(t *testing.T) {
 			args := strings.Fields(strings.ReplaceAll(example, ownAdapter, untrained(t, p.Adapter)))
 			if len(args) < 2 || args[0] != "evict" {
 				t.Fatalf("example %q", example)
+			}
+			if !slices.Contains(tried, name) {
+				return
 			}
 			if answer, log, err := execute(t, append(args[1:], "--tokens", "96", "--max-new", "2")...); err != nil || answer == "" {
 				t.Errorf("%s: %v, %q\n%s", example, err, answer, log)

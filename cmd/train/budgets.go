@@ -51,7 +51,7 @@ in a file that ends in .partial.`),
 			return nil
 		},
 	}
-	b.bind(cmd, 80, "context", "what all heads are ranked by: "+strings.Join(labels.Labels.Names(), ", ")+", or a policy", "file")
+	b.bindFlags(cmd, 80, "context", "what all heads are ranked by: "+strings.Join(labels.Labels.Names(), ", ")+", or a policy", "file")
 	cmd.Flags().StringVar(&b.budgets, "budgets", "2%,5%,10%,20%,50%", "shares of a context at which the heads' shares are learned")
 	return cmd
 }

@@ -39,15 +39,29 @@ func acceptedIn(t *testing.T, state string) []string {
 // TestResumeOnChangedData: pairs of the same names that are others are refused by name, whether
 // they are trained on or held out, unless that is accepted, which the state records.
 func TestResumeOnChangedData(t *testing.T) {
+	made := t.TempDir()
+	for _, seed := range []string{"1", "2", "3", "4", "9"} {
+		generated(t, filepath.Join(made, seed+".jsonl"), seed)
+	}
 	for name, change := range map[string]string{"the pairs": "pairs.jsonl", "a file of a folder": "folder/b.jsonl", "held-out pairs": "held.jsonl"} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
+			put := func(seed, to string) {
+				t.Helper()
+				data, err := os.ReadFile(filepath.Join(made, seed+".jsonl"))
+				if err == nil {
+					err = os.WriteFile(to, data, 0o666)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
 			in := func(file string) string { return filepath.Join(dir, filepath.FromSlash(file)) }
 			if err := os.Mkdir(in("folder"), 0o777); err != nil {
 				t.Fatal(err)
 			}
 			for i, file := range []string{"pairs.jsonl", "folder/a.jsonl", "folder/b.jsonl", "held.jsonl"} {
-				generated(t, in(file), string(rune('1'+i)))
+				put(string(rune('1'+i)), in(file))
 			}
 			run := func(more ...string) (string, error) {
 				_, log, err := execute(t, t.Context(), append([]string{"lookahead", "--data", in("pairs.jsonl"), "--data", in("folder"), "--held-out", in("held.jsonl"), "--batch", "1", "--rows", "2", "--run", in("run"), "-o", in("adapter")}, more...)...)
@@ -56,7 +70,7 @@ func TestResumeOnChangedData(t *testing.T) {
 			if _, err := run("--steps", "1"); err != nil {
 				t.Fatal(err)
 			}
-			generated(t, in(change), "9")
+			put("9", in(change))
 			changed := regexp.MustCompile(regexp.QuoteMeta(in(change)) + `" has SHA-256 [0-9a-f]{12}…, want [0-9a-f]{12}…`)
 			_, err := run("--steps", "2", "--resume", "--replace")
 			if err == nil || !changed.MatchString(err.Error()) || !strings.Contains(err.Error(), "--accept-changed-data") {

@@ -29,8 +29,8 @@ type contextsFlags struct {
 	s3                                    objectstore.Settings
 }
 
-// bind adds the flags, with a number of contexts, a label, and what the label and the output are.
-func (c *contextsFlags) bind(cmd *cobra.Command, samples int, label, labelUsage, out string) {
+// bindFlags adds the flags, with a number of contexts, a label, and what the label and the output are.
+func (c *contextsFlags) bindFlags(cmd *cobra.Command, samples int, label, labelUsage, out string) {
 	f := cmd.Flags()
 	c.device = "cpu"
 	cli.BindModel(f, &c.model, &c.device)

@@ -49,7 +49,7 @@ contexts is held out: of the logarithms of their scores it is told how much the 
 			return nil
 		},
 	}
-	g.bind(cmd, 40, "context+", "what is learned: "+strings.Join(labels.Labels.Names(), ", ")+", or a policy, by its scores", "folder")
+	g.bindFlags(cmd, 40, "context+", "what is learned: "+strings.Join(labels.Labels.Names(), ", ")+", or a policy, by its scores", "folder")
 	f := cmd.Flags()
 	f.Float64Var(&g.ridge, "ridge", 0.03, "part of the inputs' mean square that is added to the square of each")
 	f.IntVar(&g.mlp.Hidden, "hidden", 0, "numbers between, with GELU, of gates that are MLPs (KVzap: 512); 0: linear gates")

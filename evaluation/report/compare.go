@@ -239,7 +239,7 @@ func (s *Section) testTabs(all *scores, comparisons []*comparison) []Tab {
 		if len(c.results) < 2 || all.scoresAt(c.baseline, c.budget) == nil {
 			continue
 		}
-		tab := Tab{Name: budgetName(c.budget), Table: s.testTable(c), More: s.matrix(all, c.budget)}
+		tab := Tab{Name: budgetName(c.budget), Table: s.testTable(c), More: s.policyMatrix(all, c.budget)}
 		chosen := "the best policy at this budget; it was chosen by the samples that it is compared on, which favours it"
 		if c.chosen {
 			chosen = "as asked for"
@@ -341,8 +341,8 @@ func pCell(p float64) Cell {
 	return Cell{Text: fmt.Sprintf("%.3f", p)}
 }
 
-// matrix compares the policies in colour with each other; nil for fewer than three.
-func (s *Section) matrix(all *scores, b eviction.Budget) *Table {
+// policyMatrix compares the policies in colour with each other; nil for fewer than three.
+func (s *Section) policyMatrix(all *scores, b eviction.Budget) *Table {
 	var labels []string
 	for _, label := range s.order {
 		if _, ok := s.wholeMean(label, b); ok && s.chosen(label) {

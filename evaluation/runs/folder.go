@@ -278,7 +278,7 @@ func (j *Job) goOn(ctx context.Context, f *folder, config []byte, log io.Writer)
 	}
 	if note != "" {
 		fmt.Fprintln(log, note)
-		f.about.accept([]string{note})
+		f.about.acceptNotes([]string{note})
 	}
 	if f.old.Damage != "" {
 		fmt.Fprintf(log, "%s: measured again from there\n", f.old.Damage)
@@ -409,8 +409,8 @@ func (e *Environment) sameModels(other *Environment) error {
 	return nil
 }
 
-// accept takes in what was accepted, once.
-func (e *Environment) accept(notes []string) {
+// acceptNotes takes in what was accepted, once.
+func (e *Environment) acceptNotes(notes []string) {
 	e.Accepted = listing.Union(e.Accepted, notes...)
 }
 
@@ -469,7 +469,7 @@ func (f *folder) finish(ctx context.Context, models, tasks []string) (out *Outco
 			if err := f.about.sameModels(&other); err != nil {
 				return err
 			}
-			f.about.accept(other.Accepted)
+			f.about.acceptNotes(other.Accepted)
 		}
 		out, err = sumUp(whole.Predictions, whole.Timings, models, tasks)
 		if err != nil || len(out.Rows) == 0 {

@@ -22,10 +22,13 @@ func everyLevel(t *testing.T, test func(t *testing.T)) {
 }
 
 // iterations reduces a number of repetitions under the race detector, which slows down
-// the loops that check results far more than the kernels.
+// the loops that check results far more than the kernels, and with -short.
 func iterations(n int) int {
 	if raceEnabled {
 		return (n + 9) / 10
+	}
+	if testing.Short() {
+		return (n + 2) / 3
 	}
 	return n
 }

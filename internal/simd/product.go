@@ -130,7 +130,7 @@ func multiply(p product) {
 		return
 	}
 	p.level = level
-	tasks := p.split()
+	tasks := p.splitTasks()
 	if tasks == 1 && p.terms == 0 && !p.inBlocks && !p.inBytes {
 		p.multiplyBlock(0, p.m, 0, p.n)
 		return
@@ -158,10 +158,10 @@ func scaleOrClear(beta float32, x []float32) {
 	Scale(beta, x)
 }
 
-// split chooses the blocks and returns their number: from the shape alone but for dot products, which no block changes.
+// splitTasks chooses the blocks and returns their number: from the shape alone but for dot products, which no block changes.
 // Threads share these equally, since they wait for memory: each reads on from where it was, and what its kernels fetch past
 // the end of a task is what its next one begins with.
-func (p *product) split() int {
+func (p *product) splitTasks() int {
 	p.rows, p.columns, p.columnBlocks = p.m, p.n, 1
 	wanted := 1
 	// In floating point, because the product of three sizes may overflow.

@@ -121,7 +121,7 @@ func (g *gemmCase) within(t *testing.T, got []float32, bound float64) {
 func (g *gemmCase) everyBlock(t *testing.T, want []float32) {
 	t.Helper()
 	p := g.product()
-	tasks := p.split()
+	tasks := p.splitTasks()
 	if tasks == 1 || tasks*g.m*g.n > 1<<20 || p.terms > 0 && p.k%2 == 1 { // takes too long, or is two products
 		return
 	}

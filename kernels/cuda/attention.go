@@ -142,9 +142,9 @@ func (t *attention) kind() string {
 	return "_f32"
 }
 
-// split cuts the entries so that every processor has some blocks of so many queries. It
+// launchGrid cuts the entries so that every processor has some blocks of so many queries. It
 // depends on shapes and the device alone.
-func (t *attention) split(queries int) (grid [3]int, chunk int) {
+func (t *attention) launchGrid(queries int) (grid [3]int, chunk int) {
 	tiles, splits, chunk := splitEntries(t.rows*t.heads/t.kvHeads, queries, t.kvHeads, t.cut(), t.b.processors)
 	return [3]int{tiles, t.kvHeads, splits}, chunk
 }
@@ -207,7 +207,7 @@ func (t *attention) attendEntries(out, lse cu.DevicePtr) {
 		t.attendExact(out, lse, t.parts())
 		return
 	}
-	grid, chunk := t.split(attendQueries)
+	grid, chunk := t.launchGrid(attendQueries)
 	total := t.rows * t.heads
 	splits := grid[2]
 	tops, sums := t.floats(splits*total), t.floats(splits*total)

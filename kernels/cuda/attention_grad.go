@@ -30,7 +30,7 @@ func (t *attention) gradPast(lse, dOut, out, logScore, dLogScore cu.DevicePtr, w
 		shares, main, keys = t.floats(n*total), t.floats(n*total*t.dim), t.floats(n*total*t.dim)
 	}
 	if k, ok := gradOnTensorCores(t.a, t.b.shared); ok {
-		tiles, n, chunk := k.split(total/t.kvHeads, t.kvHeads, t.entries, t.b.processors)
+		tiles, n, chunk := k.splitGrad(total/t.kvHeads, t.kvHeads, t.entries, t.b.processors)
 		bytes := 2 * queryParts * int64(total) * int64(t.dim)
 		q, d := t.b.temporary(t.op, bytes), cu.DevicePtr(0)
 		if dOut != 0 {
@@ -45,7 +45,7 @@ func (t *attention) gradPast(lse, dOut, out, logScore, dLogScore cu.DevicePtr, w
 	if dOut != 0 {
 		t.b.launch("grad_dots", rows, 32, 0, dots, dOut, out, t.rows, t.heads, t.dim)
 	}
-	grid, chunk := t.split(attendQueries)
+	grid, chunk := t.launchGrid(attendQueries)
 	parts(grid[2])
 	name := "grad_past_bf16_8"
 	if !t.half && t.dim <= 128 {

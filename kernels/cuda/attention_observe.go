@@ -63,7 +63,7 @@ func (t *attention) own() int {
 // attendExact computes out and lse; either may be 0. Own pairs, which are few
 // and in float32, are a split of their own.
 func (t *attention) attendExact(out, lse, parts cu.DevicePtr) {
-	grid, chunk := t.split(sweepQueries)
+	grid, chunk := t.launchGrid(sweepQueries)
 	total, splits := t.rows*t.heads, grid[2]
 	all := splits + t.own()
 	tops, sums := t.floats(all*total), t.floats(all*total)

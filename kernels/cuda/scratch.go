@@ -363,9 +363,9 @@ func gradOnTensorCores(a *kernels.Attend, shared int) (k gradBlock, ok bool) {
 	return k, false
 }
 
-// split cuts the entries so that there are two blocks for every processor: one is there at
+// splitGrad cuts the entries so that there are two blocks for every processor: one is there at
 // a time, and what the splits leave behind is read again.
-func (k gradBlock) split(queries, kvHeads, entries, processors int) (tiles, splits, chunk int) {
+func (k gradBlock) splitGrad(queries, kvHeads, entries, processors int) (tiles, splits, chunk int) {
 	tiles = (queries + gradQueries*k.queryWarps - 1) / (gradQueries * k.queryWarps)
 	splits = max(1, min(2*processors/(tiles*kvHeads), (entries+minSplit-1)/minSplit))
 	chunk = max(attendColumns, ((entries+splits-1)/splits+attendColumns-1)/attendColumns*attendColumns)
@@ -378,7 +378,7 @@ func GradScratch(a *kernels.Attend, of kernels.Traits) int64 {
 	n := describeScratch(a) + 4*total*2
 	splits := entrySplits(a, attendQueries, of.Processors)
 	if k, ok := gradOnTensorCores(a, of.Shared); ok {
-		_, s, _ := k.split(a.Rows()*a.Group(), a.KVHeads(), longestHead(a), max(1, of.Processors))
+		_, s, _ := k.splitGrad(a.Rows()*a.Group(), a.KVHeads(), longestHead(a), max(1, of.Processors))
 		splits = int64(s)
 		n += 2 * 2 * queryParts * total * dim
 	}

@@ -62,11 +62,11 @@ type Blas struct {
 // toolkit or a Python environment has it. The error lists what was tried.
 var OpenBlas = sync.OnceValues(func() (*Blas, error) {
 	b := &Blas{candidates: blasLibrary.candidates(), handles: make(map[string]unsafe.Pointer), plans: lru[planKey, *Plan]{most: maxPlans}}
-	return b, b.load(nil)
+	return b, b.loadLibrary(nil)
 })
 
-// load takes the first of the candidates that are left which can be loaded.
-func (b *Blas) load(tried []error) error {
+// loadLibrary takes the first of the candidates that are left which can be loaded.
+func (b *Blas) loadLibrary(tried []error) error {
 	for len(b.candidates) > 0 {
 		path := b.candidates[0]
 		b.candidates = b.candidates[1:]
@@ -100,7 +100,7 @@ func (b *Blas) Create(context cu.CUContext) error {
 		if len(b.handles) > 0 { // it is in use
 			return errors.Join(tried...)
 		}
-		if err := b.load(tried); err != nil {
+		if err := b.loadLibrary(tried); err != nil {
 			return err
 		}
 	}

@@ -155,7 +155,7 @@ type translation struct {
 
 // addTensor adds what the model has of a tensor.
 func (x *translation) addTensor(t *container.Tensor) {
-	layer, module, kind := split(t.Name)
+	layer, module, kind := splitTensorName(t.Name)
 	name, kind, known := x.moduleName(layer, module, kind)
 	s := container.Source{Tensor: t.Name}
 	n, err := strconv.Atoi(layer)
@@ -302,8 +302,8 @@ func holds(t kernels.DType, data []byte) bool {
 	return slices.EqualFunc(wide, back, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
 }
 
-// split takes the name of a tensor apart: blk.3.attn_q.weight is "3", "blk.attn_q" and ".weight".
-func split(name string) (layer, module, kind string) {
+// splitTensorName takes the name of a tensor apart: blk.3.attn_q.weight is "3", "blk.attn_q" and ".weight".
+func splitTensorName(name string) (layer, module, kind string) {
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
 		name, kind = name[:i], name[i:]
 	}

@@ -113,7 +113,7 @@ func (r *Runner) stepBatch(ctx context.Context, steps []*batchStep, rows int) (*
 		s.cache.Advance(1)
 	}
 	h := p.h
-	p.forget()
+	p.releaseSequences()
 	y := r.headRunner().alloc(rows, c.Vocab)
 	headLogits(m, r.headRunner().on, y, h)
 	return y, nil
@@ -207,8 +207,8 @@ func (p *batchPass) observeLayer(steps []*batchStep) {
 	}
 }
 
-// forget lets go of the sequences and their caches.
-func (p *batchPass) forget() {
+// releaseSequences lets go of the sequences and their caches.
+func (p *batchPass) releaseSequences() {
 	for i := range p.segments {
 		clear(p.own[i].views.past)
 		clear(p.own[i].views.pairs)

@@ -125,14 +125,14 @@ func (s *Sequence) takeToken(logits *Logits) error {
 		return nil
 	}
 	if s.counted != nil {
-		return s.accept(0, nil)
+		return s.acceptToken(0, nil)
 	}
 	id, err := s.nextToken(logits)
 	if err != nil {
 		s.done = true
 		return err
 	}
-	return s.accept(id, logits)
+	return s.acceptToken(id, logits)
 }
 
 // nextToken is the token that follows logits, which must be finite.
@@ -143,8 +143,8 @@ func (s *Sequence) nextToken(logits *Logits) (int32, error) {
 	return logits.drawToken(s.sampler)
 }
 
-// accept takes a token that was drawn from logits; nil where nothing is computed.
-func (s *Sequence) accept(id int32, logits *Logits) error {
+// acceptToken takes a token that was drawn from logits; nil where nothing is computed.
+func (s *Sequence) acceptToken(id int32, logits *Logits) error {
 	s.done = true
 	if logits != nil && slices.Contains(s.eos, id) {
 		s.ended = true

@@ -163,7 +163,11 @@ func TestMaskIsAccept(t *testing.T) {
 	tokens = append(tokens, []byte(strings.Repeat("c", 30)), []byte(strings.Repeat("c", 37)), nil)
 	v := NewVocabulary(tokens, []int32{5, 302})
 	grammars := []*Grammar{Object(), mustGBNF(t, `root ::= [abc]{17,40} | "c"{20,} "ab"`), mustGBNF(t, `root ::= ("a" | "ab" | "bc" | "c"){3,100}`)}
-	for len(grammars) < 400 {
+	most := 400
+	if testing.Short() {
+		most = 130
+	}
+	for len(grammars) < most {
 		if g, err := randomGrammar(r); err == nil {
 			grammars = append(grammars, g)
 		}

@@ -138,7 +138,7 @@ func (r *run) callValue(f value, a *arguments) value {
 			return nil
 		}
 		v := f.call(r, a)
-		r.err = within(f.name, r.err)
+		r.err = namedError(f.name, r.err)
 		return v
 	case *undefined:
 		return f.failUse(r)

@@ -40,8 +40,8 @@ func position(at int, err error) error {
 	return &positioned{at, err}
 }
 
-// within names the operation of an error that did not arise deeper in the template.
-func within(what string, err error) error {
+// namedError names the operation of an error that did not arise deeper in the template.
+func namedError(what string, err error) error {
 	var p *positioned
 	var raised *RaisedError
 	if err == nil || errors.As(err, &p) || errors.As(err, &raised) {

@@ -38,7 +38,7 @@ func (r *run) filter(name string, v value, a *arguments) value {
 		return r.failWith("the filter %s of text marked as safe is not supported", name)
 	}
 	out := f(r, v, a)
-	r.err = within("filter "+name, r.err)
+	r.err = namedError("filter "+name, r.err)
 	return out
 }
 

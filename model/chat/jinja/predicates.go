@@ -54,7 +54,7 @@ func (r *run) test(name string, v value, a *arguments) bool {
 		return false
 	}
 	yes := f(r, v, a)
-	r.err = within("test "+name, r.err)
+	r.err = namedError("test "+name, r.err)
 	return yes
 }
 
