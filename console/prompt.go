@@ -61,19 +61,8 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (
 		return nil, fmt.Errorf("prompt: got %s, want a text behind --context", given[0])
 	}
 	chats := (len(p.Text) > 0 || p.Messages != "") && !p.Raw && m.HasChatTemplate()
-	for _, flag := range []struct {
-		name  string
-		given bool
-	}{{"--chat-option", m.ChatVariables()}, {"--system", p.System != nil}, {"--messages", p.Messages != ""}, {"--keep " + p.Keep.String(), p.Keep.OfChats()}} {
-		if err := m.NeedChatTemplate(); flag.given && !p.Raw && err != nil && (len(p.Text) > 0 || p.Messages != "") {
-			return nil, fmt.Errorf("prompt: %s: %w", flag.name, err)
-		}
-		if flag.given && !chats {
-			return nil, fmt.Errorf("prompt: %s: the prompt does not go into a chat template", flag.name)
-		}
-	}
-	if p.Keep.Pattern != nil && len(p.Text) == 0 && p.Messages == "" {
-		return nil, fmt.Errorf("prompt: --keep-pattern: got %s, want a text or --messages", given[0])
+	if err := p.checkFlags(m, chats, given[0]); err != nil {
+		return nil, err
 	}
 	var out *Prompt
 	var err error
@@ -103,6 +92,25 @@ func (p *PromptSource) Read(ctx context.Context, m *model.Model, in io.Reader) (
 	}
 	out.rules = p.Keep
 	return out, nil
+}
+
+// checkFlags refuses flags of a chat template for a prompt that does not go into one, and a pattern for one that is no text.
+func (p *PromptSource) checkFlags(m *model.Model, chats bool, given string) error {
+	for _, flag := range []struct {
+		name  string
+		given bool
+	}{{"--chat-option", m.ChatVariables()}, {"--system", p.System != nil}, {"--messages", p.Messages != ""}, {"--keep " + p.Keep.String(), p.Keep.OfChats()}} {
+		if err := m.NeedChatTemplate(); flag.given && !p.Raw && err != nil && (len(p.Text) > 0 || p.Messages != "") {
+			return fmt.Errorf("prompt: %s: %w", flag.name, err)
+		}
+		if flag.given && !chats {
+			return fmt.Errorf("prompt: %s: the prompt does not go into a chat template", flag.name)
+		}
+	}
+	if p.Keep.Pattern != nil && len(p.Text) == 0 && p.Messages == "" {
+		return fmt.Errorf("prompt: --keep-pattern: got %s, want a text or --messages", given)
+	}
+	return nil
 }
 
 // readBehind reads a text behind the context.

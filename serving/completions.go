@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"glimpse/engine"
-
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -110,17 +108,8 @@ func (c *completionRequest) readRequest(s *Server, r *http.Request) (x *exchange
 			return nil, nil, err
 		}
 	}
-	for i, text := range texts {
-		if x.rules.Pattern == nil || x.policy.Configured.Name == engine.Lossless {
-			break
-		}
-		keep, err := x.rules.OfText(s.model.Tokenizer, text, x.prompts[i])
-		if err == nil {
-			err = x.stay("prompt", keep)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
+	if err := x.stayTexts(texts); err != nil {
+		return nil, nil, err
 	}
 	if err := x.constrain(c.ResponseFormat.grammar()); err != nil {
 		return nil, nil, err

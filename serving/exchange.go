@@ -154,6 +154,23 @@ func (x *exchange) readKeep(r *evictionRequest) error {
 	return nil
 }
 
+// stayTexts takes what stays of prompts that are texts: what the pattern matches.
+func (x *exchange) stayTexts(texts []string) error {
+	if x.rules.Pattern == nil || x.policy.Configured.Name == engine.Lossless {
+		return nil
+	}
+	for i, text := range texts {
+		keep, err := x.rules.OfText(x.server.model.Tokenizer, text, x.prompts[i])
+		if err != nil {
+			return err
+		}
+		if err := x.stay("prompt", keep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // stay takes what stays of the next prompt. param is the field that the prompt comes from.
 func (x *exchange) stay(param string, keep eviction.Keep) error {
 	tokens := len(x.prompts[len(x.stays)])
