@@ -68,7 +68,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	if err != nil {
 		return err
 	}
-	if err := p.checkKeep(info, policy, o.Budget, s); err != nil {
+	if err := p.CheckKeep(info, policy, o.Budget, s); err != nil {
 		return err
 	}
 	known := 0
@@ -105,8 +105,8 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	return nil
 }
 
-// checkKeep makes what stays of the prompt the session's, and says how many tokens that are.
-func (p *Prompt) checkKeep(info io.Writer, policy engine.Policy, budget eviction.Budget, s *eviction.Session) error {
+// CheckKeep makes what stays of the prompt the session's, and says how many tokens that are.
+func (p *Prompt) CheckKeep(info io.Writer, policy engine.Policy, budget eviction.Budget, s *eviction.Session) error {
 	n := len(p.IDs)
 	stays := p.Keep.Tokens(n)
 	if p.Keep.IsZero() || policy.Name == engine.Lossless {

@@ -141,7 +141,7 @@ func encodeBehind(ctx context.Context, m *model.Model, f *eviction.ContextFile, 
 
 // ReadContext reads a text, "-" from in, as a context that questions follow: of the chat template's message of a user, where there is one,
 // with an empty line behind it.
-func (p *PromptSource) ReadContext(ctx context.Context, m *model.Model, path string, in io.Reader) (ids []int32, inChat bool, err error) {
+func (p *PromptSource) ReadContext(ctx context.Context, m *model.Model, path string, in io.Reader) (out *Prompt, inChat bool, err error) {
 	raw, err := readFile(path, in)
 	if err != nil {
 		return nil, false, fmt.Errorf("context: %w", err)
@@ -151,17 +151,23 @@ func (p *PromptSource) ReadContext(ctx context.Context, m *model.Model, path str
 		return nil, false, fmt.Errorf("context: %s: %w", path, err)
 	}
 	inChat = !p.Raw && m.HasChatTemplate()
-	if text += "\n\n"; inChat {
-		ids, err = m.EncodeContext(ctx, p.System, text)
-	} else if p.System != nil {
-		err = fmt.Errorf("--system: the context does not go into a chat template")
-	} else {
-		ids, err = m.Encode(text)
+	out = &Prompt{rules: p.Keep}
+	switch text += "\n\n"; {
+	case inChat:
+		if out.IDs, err = m.EncodeContext(ctx, p.System, text); err == nil {
+			out.Keep, err = p.Keep.OfContext(ctx, m, p.System, text, out.IDs)
+		}
+	case p.System != nil || p.Keep.OfChats():
+		err = errors.New("--system and --keep: the context does not go into a chat template")
+	default:
+		if out.IDs, err = m.Encode(text); err == nil {
+			out.Keep, err = p.Keep.OfText(m.Tokenizer, text, out.IDs)
+		}
 	}
 	if err != nil {
 		err = fmt.Errorf("context: %w", err)
 	}
-	return ids, inChat, err
+	return out, inChat, err
 }
 
 // ExampleNames are the names that Example takes.

@@ -241,6 +241,26 @@ func (k *KeepRules) CheckKeep(p Policy, budget eviction.Budget, tokens int, keep
 	return nil
 }
 
+// OfContext finds what stays of a context: of a text that a user says, after a system prompt where there is one (nil: none), without what
+// follows it. ids are [model.Model.EncodeContext]'s.
+func (k KeepRules) OfContext(ctx context.Context, m *model.Model, system *string, text string, ids []int32) (eviction.Keep, error) {
+	messages := []chat.Message{{Role: "user", Content: text}}
+	if system != nil {
+		messages = slices.Insert(messages, 0, chat.Message{Role: "system", Content: *system})
+	}
+	template, o, err := m.ChatTemplate(chat.Options{})
+	if err != nil {
+		return eviction.Keep{}, err
+	}
+	before, after, err := template.Around(ctx, messages, o, len(messages)-1, len(text))
+	if err != nil {
+		return eviction.Keep{}, err
+	}
+	k.Last = false // that follows
+	c := &Conversation{Template: template, Messages: messages, Options: o, Text: before + after, IDs: ids, Context: len(before)}
+	return k.Of(ctx, m.Tokenizer, c)
+}
+
 // KeepOf is what stays of a conversation that a model's template writes.
 func (k *KeepRules) KeepOf(ctx context.Context, m *model.Model, messages []chat.Message, own chat.Options, ids []int32) (eviction.Keep, error) {
 	template, o, err := m.ChatTemplate(own)

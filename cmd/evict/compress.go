@@ -57,13 +57,13 @@ policy with its adapter and of itself: one that is damaged, or of another model,
 			if !file.Wanted() {
 				return fmt.Errorf("compress: --out: want the file that the context goes to")
 			}
-			var ids []int32
+			var doc *console.Prompt
 			var inChat bool
 			m, policy, err := s.openPolicy(cmd, func(m *model.Model) error {
-				if ids, inChat, err = p.ReadContext(cmd.Context(), m, args[0], stdin.NewReader(cmd.Context(), cmd.InOrStdin())); err != nil {
+				if doc, inChat, err = p.ReadContext(cmd.Context(), m, args[0], stdin.NewReader(cmd.Context(), cmd.InOrStdin())); err != nil {
 					return fmt.Errorf("compress: %w", err)
 				}
-				return s.CheckMemory(cmd.Context(), m, eviction.FootprintOptions{Tokens: len(ids), Budget: budget.Of(len(ids)), MaxNew: 1})
+				return s.CheckMemory(cmd.Context(), m, eviction.FootprintOptions{Tokens: len(doc.IDs), Budget: budget.Of(len(doc.IDs)), MaxNew: 1})
 			})
 			if err != nil {
 				return err
@@ -72,6 +72,10 @@ policy with its adapter and of itself: one that is damaged, or of another model,
 			rt := eviction.NewRuntime(m.Model)
 			console.ShowPrefill(rt, cmd.ErrOrStderr())
 			session, err := rt.NewSession(policy.Configured, budget)
+			if err == nil {
+				err = doc.CheckKeep(cmd.ErrOrStderr(), policy, budget, session)
+			}
+			ids := doc.IDs
 			if err == nil {
 				err = session.Compress(cmd.Context(), ids, 0)
 			}
@@ -109,6 +113,7 @@ policy with its adapter and of itself: one that is damaged, or of another model,
 	s.bindChat(f)
 	s.bindPolicy(f, "")
 	bindBudget(f, &budget, "document", 0)
+	bindKeep(f, &p.Keep, "")
 	f.Var(systemFlag{&p.System}, "system", "system prompt before the document: text, or @FILE")
 	f.BoolVar(&p.Raw, "raw", false, "take the text as it is, without the model's chat template")
 	f.StringVarP(&out, "out", "o", "", "file that the context goes to")
