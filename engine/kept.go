@@ -94,7 +94,7 @@ func (e *Engine) resume(a *Answer) {
 		return
 	}
 	s := e.kept.all[best].session
-	s.Budget = r.Session.Budget
+	s.Budget, s.Keep = r.Session.Budget, r.Session.Keep
 	r.Session, a.standing = s, int(s.Cache.Next())
 	e.kept.all = slices.Delete(e.kept.all, best, best+1)
 }

@@ -297,3 +297,25 @@ func TestCUDAMergesAsInFloat64(t *testing.T) {
 		t.Errorf("%d of %d evictions differ by entries of almost equal score, want at most one in a hundred of 2,000", close, heads)
 	}
 }
+
+// TestCUDAKeepsSpans: what has to stay does on a device, too, in the prompt and while tokens are decoded.
+func TestCUDAKeepsSpans(t *testing.T) {
+	needCUDA(t)
+	m := modeltest.Llama{Layers: 4, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, "cuda")
+	for _, name := range []string{"snapkv", "h2o", "tova", "roco", "d2o", "streamingllm", "laq"} {
+		p := policy(t, m, name)
+		s := sessionWith(t, m, p, keepBudget, eviction.Keep{Spans: spans})
+		turn(t, m, p, s, modeltest.Tokens(m, 4, 60))
+		for _, when := range []string{"prompt", "answer"} {
+			if l, h, position := lost(s, spans); position >= 0 {
+				t.Errorf("%s, %s: layer %d, head %d: position %d is gone", name, when, l, h, position)
+			}
+			if got, most := s.Cache.Pairs(), 4*2*keepBudget; got > most {
+				t.Errorf("%s, %s: %d pairs, want at most %d", name, when, got, most)
+			}
+			if when == "prompt" {
+				generate(t, s, 10)
+			}
+		}
+	}
+}
