@@ -96,14 +96,13 @@ else
 fi
 export PATH=$PWD/bin:$PATH
 
-# likelier tells whether the first of two policies leaves the full cache's answers likelier at 25%, from the last table of a train page's
-# comparison, in nats a token.
-likelier() { # POLICY THAN
-  awk -F'|' -v a="$1" -v b="$2" '
-    /nll|likel|nats/ { of = 1 }
-    of && /^\| policy/ { for (i = 2; i < NF; i++) if ($i ~ /25%/) column = i }
-    of && column && /^\|/ { name = $2; gsub(/ /, "", name); sub(/\/.*/, "", name); if (name in is == 0) is[name] = $column + 0 }
-    END { exit !(a in is && b in is && is[a] < is[b]) }' "$output"
+# likelier tells whether the full cache's answers are likelier under one policy than under another at a budget, by the rows of an evaluation.
+likelier() { # FOLDER POLICY THAN BUDGET
+  awk -v a="$2" -v b="$3" -v budget="\"budget\":\"$4\"" '
+    /"groups":/ || !index($0, budget) { next }
+    match($0, /"policy":"[^"\/]*/) { name = substr($0, RSTART + 10, RLENGTH - 10) }
+    match($0, /"nll":[0-9.e+-]+/) { nll[name] = substr($0, RSTART + 6, RLENGTH - 6) + 0 }
+    END { exit !(a in nll && b in nll && nll[a] < nll[b]) }' "$1/metrics.json"
 }
 
 for page; do
@@ -121,7 +120,7 @@ for page; do
   done
   verdict=''
   if [ "$page" = train ]; then
-    likelier lookaheadkv snapkv || { cat "$output" >&2; die "docs/train.md: the adapter is not better than SnapKV at 25%"; }
+    likelier out/trained-eval lookaheadkv snapkv 25% || { cat "$output" >&2; die "docs/train.md: the adapter is not better than SnapKV at 25%"; }
     verdict="the adapter is better than SnapKV at 25%"
   fi
   row "$page" "the whole page" "$(took "$start_of_page")" "$verdict"
