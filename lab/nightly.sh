@@ -49,5 +49,6 @@ only "demo, shortened" scripts/demo.sh --quick --out "$work/demo"
 only "a real model, shortened" real_model
 only "licences of what is linked" lab/notice.sh "$work/NOTICE"
 only "a report in a browser" lab/peers/check_report.sh
+only "presses of kvpress" lab/peers/check_kvpress.sh
 only "the lab's own programs" of_lab
 verdict
