@@ -2,7 +2,7 @@
 """What becomes of rules, figures, secrets and tools of a prompt when its cache is evicted, with and without "keep".
 
   evict serve --model MODEL --policy snapkv --max-num-seqs 4 &
-  lab/keep.py --url http://127.0.0.1:8080 --prose TEXT --out out/keep.jsonl [--rules 350] [--figures 120] [--leaks 100] [--calls 60]
+  lab/keep.py --url http://127.0.0.1:8080 --prose TEXT --out out/keep.jsonl [--rules 350] [--figures 120] [--leaks 100] [--calls 60] [--pattern '[0-9]{4,}']
   lab/keep.py --out out/keep.jsonl --table
 
 Prompts are made by a seed: passages of the prose (public domain: a novel), and
@@ -79,7 +79,7 @@ def settings(a):
     for policy in a.policies.split(","):
         for budget in a.budgets.split(","):
             yield f"{policy} {budget}", {"policy": policy, "budget": budget, "keep": ["none"]}
-            yield f"{policy} {budget} keep", {"policy": policy, "budget": budget, "keep": ["system", "tools"], "keep_pattern": "[0-9]{4,}"}
+            yield f"{policy} {budget} keep", {"policy": policy, "budget": budget, "keep": ["system", "tools"], "keep_pattern": a.pattern}
 
 
 def ask(a, p, eviction):
@@ -167,6 +167,7 @@ def main():
     p.add_argument("--budgets", default="50%,25%,10%")
     for kind, n in (("rules", 350), ("figures", 120), ("leaks", 100), ("calls", 60)):
         p.add_argument("--" + kind, type=int, default=n)
+    p.add_argument("--pattern", default="[0-9]{4,}", help="of texts that stay with keep")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--at-once", type=int, default=4)
     p.add_argument("--table", action="store_true")
