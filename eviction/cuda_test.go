@@ -310,7 +310,7 @@ func TestCUDAKeepsSpans(t *testing.T) {
 			if l, h, position := lost(s, spans); position >= 0 {
 				t.Errorf("%s, %s: layer %d, head %d: position %d is gone", name, when, l, h, position)
 			}
-			if got, most := s.Cache.Pairs(), 4*2*keepBudget; got > most {
+			if got, most := s.Cache.Pairs(), 4*2*keepBudget; got > most && (when == "prompt" || planOf(m, p).Decode != nil) {
 				t.Errorf("%s, %s: %d pairs, want at most %d", name, when, got, most)
 			}
 			if when == "prompt" {
