@@ -352,14 +352,14 @@ func (c *calibrateFlags) certificate(j *runs.Job, r *calibration.Result, f *foun
 
 // calibrationLine is a line as JSON has it.
 type calibrationLine struct {
-	Policy     string `json:"policy"`
-	Adapter    string `json:"adapter,omitempty"`
-	Budget     string `json:"budget"`
-	Documents  int    `json:"documents"`
-	Prompts    int    `json:"prompts"`
-	MeanLoss   float64   `json:"mean_loss"`
-	UpperBound float64   `json:"upper_bound"`
-	Certified  string `json:"certified"`
+	Policy     string  `json:"policy"`
+	Adapter    string  `json:"adapter,omitempty"`
+	Budget     string  `json:"budget"`
+	Documents  int     `json:"documents"`
+	Prompts    int     `json:"prompts"`
+	MeanLoss   float64 `json:"mean_loss"`
+	UpperBound float64 `json:"upper_bound"`
+	Certified  string  `json:"certified"`
 }
 
 func (c *calibrateFlags) writeJSON(cmd *cobra.Command, r *calibration.Result) error {

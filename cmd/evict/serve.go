@@ -88,7 +88,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	s.addFlags(f)
 	s.bindChat(f)
 	f.StringVar(&s.Policies, "policy", engine.Lossless, "eviction policy (see evict policies) of requests that name none")
-	bindBudget(f, &c.Budget, "prompt", 0)
+	s.bindCalibrated(f, &c.Budget, "prompt", 0)
 	c.Choice.From = model.SamplingOfModel
 	c.Choice.Bind(f)
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "address to listen at, as HOST:PORT")
@@ -134,6 +134,9 @@ func (s *serveCommand) run(cmd *cobra.Command) error {
 	var handler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
 	if s.logJSON {
 		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
+	}
+	if err := s.applyCalibration(cmd); err != nil {
+		return fmt.Errorf("serve: %w", err)
 	}
 	c.Log, c.Version, c.Budget = slog.New(handler), version.String(), c.Budget.WholeBelow(s.fullBelow)
 	server := &http.Server{ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
@@ -222,7 +225,7 @@ func (s *serveCommand) check(server *http.Server, given cli.Given) (err error) {
 			return fmt.Errorf("--%s: got %g, want 0 to 1", name, share)
 		}
 	}
-	if given.Given("budget") && !given.Given("policy") {
+	if given.Given("budget") && !given.Given("policy") && !s.calibrated.asked {
 		return fmt.Errorf("--budget %v without --policy: the whole cache is kept, want --policy %s where there is an adapter for the model, or %s", &c.Budget, engine.WithAdapter, engine.WithoutAdapter)
 	}
 	return nil
