@@ -71,6 +71,27 @@ func (Loss) OfScore(evicted, full float64) float64 { return min(1, max(-1, full-
 // OfAgreement is the loss of a token F1 of the two answers, see [TokenF1].
 func (Loss) OfAgreement(f1 float64) float64 { return 1 - f1 }
 
+// Promise is what a budget is certified to keep: that the expected loss on a prompt is at most Epsilon, with a confidence.
+type Promise struct {
+	Loss       Loss
+	Epsilon    float64 // in the unit of the loss
+	Confidence float64
+}
+
+// Check is an error unless a budget can keep the promise, and one may not.
+func (p Promise) Check() error {
+	if err := p.Loss.Check(); err != nil {
+		return err
+	}
+	if !(p.Epsilon > 0 && p.Epsilon < p.Loss.Scale()) {
+		return fmt.Errorf("epsilon: got %v, want above 0 and below %v %s, the most that a prompt can lose", p.Epsilon, p.Loss.Scale(), p.Loss.Unit())
+	}
+	if !(p.Confidence >= 0.5 && p.Confidence < 1) {
+		return fmt.Errorf("confidence: got %v, want 0.5 or more and below 1", p.Confidence)
+	}
+	return nil
+}
+
 // TokenF1 is the harmonic mean of precision and recall of tokens as bags; 1 for two that
 // are empty.
 func TokenF1(got, want []int32) float64 {

@@ -46,7 +46,7 @@ type calibrateFlags struct {
 }
 
 func newCalibrate() *cobra.Command {
-	c := calibrateFlags{Promise: calibration.Promise{Loss: eviction.Loss{Name: eviction.LossNLL, Clip: 1}, Epsilon: 0.05, Confidence: 0.95}}
+	c := calibrateFlags{Promise: calibration.Promise{Promise: eviction.Promise{Loss: eviction.Loss{Name: eviction.LossNLL, Clip: 1}, Epsilon: 0.05, Confidence: 0.95}}}
 	j := runs.Default()
 	cmd := &cobra.Command{
 		Use:   "calibrate",

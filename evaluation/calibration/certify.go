@@ -2,7 +2,6 @@ package calibration
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -13,25 +12,7 @@ import (
 )
 
 // Promise is what is to be kept.
-type Promise struct {
-	Loss       eviction.Loss
-	Epsilon    float64 // in the unit of the loss
-	Confidence float64
-}
-
-// Check is an error unless a budget can keep the promise, and one may not.
-func (p Promise) Check() error {
-	if err := p.Loss.Check(); err != nil {
-		return err
-	}
-	if !(p.Epsilon > 0 && p.Epsilon < p.Loss.Scale()) {
-		return fmt.Errorf("epsilon: got %v, want above 0 and below %v %s, the most that a prompt can lose", p.Epsilon, p.Loss.Scale(), p.Loss.Unit())
-	}
-	if !(p.Confidence >= 0.5 && p.Confidence < 1) {
-		return fmt.Errorf("confidence: got %v, want 0.5 or more and below 1", p.Confidence)
-	}
-	return nil
-}
+type Promise struct{ eviction.Promise }
 
 // delta is a policy's part of 1 − Confidence, among so many.
 func (p Promise) delta(policies int) float64 { return (1 - p.Confidence) / float64(max(1, policies)) }
