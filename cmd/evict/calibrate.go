@@ -81,9 +81,7 @@ The promise is about prompts that come from where these came from, and not about
 "evict serve --verify-share" watches it on live traffic.
 
 ` + modelDetails),
-		Example: `  evict calibrate --data prompts.jsonl --loss nll --epsilon 0.1 --out out/calibrated
-  evict calibrate --model path/to/llama --data prompts.jsonl --policy snapkv -o out/calibrated
-  evict calibrate --data prompts.jsonl --loss accuracy --document file -o out/calibrated --resume`,
+		Example: `  evict calibrate --model path/to/llama --data prompts.jsonl --epsilon 0.5 --max-new 16 -o out/cal`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.run(cmd, j); err != nil {
@@ -332,7 +330,7 @@ func (c *calibrateFlags) certificate(j *runs.Job, r *calibration.Result, f *foun
 		Policy: l.Policy, Settings: policy.Settings, Budget: l.Budget.String(), Adapter: l.Adapter, AdapterSHA256: policy.AdapterSHA256,
 		Heads: j.Models[0].Heads,
 		Loss:  c.Loss.Name, Epsilon: c.Epsilon, Confidence: c.Confidence,
-		MeanLoss: l.Mean, UpperBound: l.Upper, Documents: len(l.Losses), Prompts: l.Prompts, Policies: r.Policies,
+		MeanLoss: l.Mean, UpperBound: r.Upper(l), Documents: len(l.Losses), Prompts: l.Prompts, Policies: r.Policies,
 		Date: time.Now().UTC().Format(time.DateOnly),
 	}
 	if out.Settings == nil {
@@ -364,7 +362,7 @@ type calibrationLine struct {
 
 func (c *calibrateFlags) writeJSON(cmd *cobra.Command, r *calibration.Result) error {
 	line := func(l calibration.Line) calibrationLine {
-		return calibrationLine{l.Policy, l.Adapter, l.Budget.String(), len(l.Losses), l.Prompts, l.Mean, l.Upper, string(l.Verdict)}
+		return calibrationLine{l.Policy, l.Adapter, l.Budget.String(), len(l.Losses), l.Prompts, l.Mean, r.Upper(&l), string(l.Verdict)}
 	}
 	out := struct {
 		Schema     string            `json:"schema"`

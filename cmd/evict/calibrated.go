@@ -59,7 +59,7 @@ func (s *setup) bindCalibrated(f *pflag.FlagSet, b *eviction.Budget, of string, 
 	flag := f.Lookup("budget")
 	s.calibrated.Budget = b
 	flag.Value = &s.calibrated
-	flag.Usage += ", or " + byCalibration + "[:FILE]: budget and policy of evict calibrate"
+	flag.Usage = fmt.Sprintf("KV entries per KV head and layer, as 128, a share of the %s, as 10%%, or %s:FILE", of, byCalibration)
 }
 
 // applyCalibration puts what was calibrated in the place of the budget, the policy and how heads share a budget, where --budget asks for it.

@@ -43,12 +43,11 @@ const (
 	NotTested    Verdict = "not tested"
 )
 
-// Line is a cell as it was tested. Mean and Upper are in the unit of the loss. The expected loss is below Upper with the policy's
-// confidence.
+// Line is a cell as it was tested. Mean is in the unit of the loss.
 type Line struct {
 	Cell
-	Mean, Upper float64
-	Verdict     Verdict
+	Mean    float64
+	Verdict Verdict
 }
 
 // Result are all lines, policy by policy, budgets from the largest down, and the answer.
@@ -81,12 +80,7 @@ func (p Promise) Certify(cells []Cell, policies int) *Result {
 			case confidence.LogCapital(c.Losses, p.Epsilon/scale) < math.Log(1/delta):
 				verdict = NotCertified
 			}
-			// The bound is found by halving: where it is certified, it is no further than epsilon.
-			upper := scale * confidence.Upper(c.Losses, delta)
-			if verdict == Certified {
-				upper = min(upper, p.Epsilon)
-			}
-			r.Lines = append(r.Lines, Line{c, scale * sum / float64(max(1, n)), upper, verdict})
+			r.Lines = append(r.Lines, Line{c, scale * sum / float64(max(1, n)), verdict})
 		}
 	}
 	for i := range r.Lines {
@@ -96,6 +90,15 @@ func (p Promise) Certify(cells []Cell, policies int) *Result {
 		}
 	}
 	return r
+}
+
+// Upper is what the expected loss of a line is below with its policy's part of the confidence, in the unit of the loss.
+func (r *Result) Upper(l *Line) float64 {
+	upper := r.Loss.Scale() * confidence.Upper(l.Losses, r.delta(r.Policies))
+	if l.Verdict == Certified {
+		return min(upper, r.Epsilon) // where it is no further, but for how it is found: by halving
+	}
+	return upper
 }
 
 // Open tells that a smaller budget than those that were tested may yet be certified, of some policy.

@@ -27,17 +27,18 @@ func WriteLosses(w io.Writer, r *calibration.Result, columns int) error {
 		tables.Column{Head: "bound", Right: true}, tables.Column{Head: "certified"}, tables.Column{Head: "", Optional: 1})
 	t.Ruled = true
 	most := 1.25 * r.Epsilon
-	for _, l := range r.Lines {
-		if l.Verdict != calibration.NotTested {
-			most = max(most, l.Upper)
+	uppers := make([]float64, len(r.Lines))
+	for i := range r.Lines {
+		if uppers[i] = r.Upper(&r.Lines[i]); r.Lines[i].Verdict != calibration.NotTested {
+			most = max(most, uppers[i])
 		}
 	}
-	for _, l := range r.Lines {
+	for i, l := range r.Lines {
 		mark := string(l.Verdict)
 		if r.Chosen != nil && l.Label() == r.Chosen.Label() && l.Budget == r.Chosen.Budget {
 			mark += " ←"
 		}
-		t.Add(l.Label(), l.Budget.String(), fmt.Sprintf("%.4f", l.Mean), fmt.Sprintf("%.4f", l.Upper), mark, lossStrip(l, r.Epsilon, most))
+		t.Add(l.Label(), l.Budget.String(), fmt.Sprintf("%.4f", l.Mean), fmt.Sprintf("%.4f", uppers[i]), mark, lossStrip(l.Mean, uppers[i], r.Epsilon, most))
 	}
 	if err := t.Write(out, columns); err != nil {
 		return err
@@ -51,15 +52,15 @@ func WriteLosses(w io.Writer, r *calibration.Result, columns int) error {
 	return out.Flush()
 }
 
-// lossStrip draws a line on a scale from 0 to most.
-func lossStrip(l calibration.Line, epsilon, most float64) string {
+// lossStrip draws a loss with its bound on a scale from 0 to most.
+func lossStrip(mean, upper, epsilon, most float64) string {
 	const width = 24
 	at := func(v float64) int { return min(width-1, max(-1, int(math.Round(v/most*width))-1)) }
 	strip := []rune(strings.Repeat(" ", width))
-	for i := range at(l.Upper) + 1 {
+	for i := range at(upper) + 1 {
 		strip[i] = '─'
 	}
-	for i := range at(l.Mean) + 1 {
+	for i := range at(mean) + 1 {
 		strip[i] = '█'
 	}
 	if i := at(epsilon); i >= 0 {
@@ -94,8 +95,9 @@ func PlotLosses(w io.Writer, format figures.Format, r *calibration.Result) error
 		s := figures.NewSeries(group[0].Label(), i, nil)
 		shift := math.Exp(dodge * (float64(i) - float64(len(groups)-1)/2))
 		for _, l := range slices.Backward(group) {
-			s.Points = append(s.Points, figures.Point{X: axis.position(l.Budget) * shift, Y: l.Mean, Low: l.Mean, High: max(l.Mean, l.Upper)})
-			low, high = min(low, l.Mean), max(high, l.Upper)
+			upper := r.Upper(&l)
+			s.Points = append(s.Points, figures.Point{X: axis.position(l.Budget) * shift, Y: l.Mean, Low: l.Mean, High: max(l.Mean, upper)})
+			low, high = min(low, l.Mean), max(high, upper)
 		}
 		all = append(all, s)
 	}
