@@ -82,7 +82,7 @@ The promise is about prompts that come from where these came from, and not about
 
 ` + modelDetails),
 		Example: `  evict calibrate --model path/to/llama --data prompts.jsonl --epsilon 0.5 --max-new 16 -o out/cal`,
-		Args: cli.Args(),
+		Args:    cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.run(cmd, j); err != nil {
 				return fmt.Errorf("calibrate: %w", err)

@@ -19,6 +19,11 @@ type Sequence struct {
 	refuted bool
 }
 
+// NewTest is NewSequence without bounds from below: it tests the one mean alone, which is faster.
+func NewTest(bound, floor, delta float64) *Sequence {
+	return &Sequence{Bound: bound, Floor: floor, Delta: delta}
+}
+
 // NewSequence begins a test. Floor < bound < 1 and 0 < delta < 1.
 func NewSequence(bound, floor, delta float64) *Sequence {
 	return &Sequence{Bound: bound, Floor: floor, Delta: delta, grid: make([]capital, levels)}
