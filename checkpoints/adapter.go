@@ -77,6 +77,10 @@ type Adapter struct {
 	Training json.RawMessage    // resolved training settings, a JSON object
 	Data     DataSource         // what it was trained on
 	Metrics  map[string]float64 // at export, by name; finite
+
+	// Calibration is the file CalibrationFile beside the adapter, as it is; nil where there is none. It is no part of
+	// the adapter and may be damaged, see ParseCalibration.
+	Calibration []byte
 }
 
 // BaseModel says which model an adapter belongs to. Its json tags are the keys of the manifest.

@@ -21,8 +21,8 @@ const maxManifest = 16 << 20
 // ReadAdapter reads and verifies an adapter folder: every file is there and has
 // the bytes it was exported with, shapes and settings agree, numbers are finite.
 // Other files that act on a model, such as further safetensors files, are
-// refused; hidden files (leftovers of killed writers among them), *.md files
-// and licences are allowed beside the adapter's own.
+// refused; hidden files (leftovers of killed writers among them), *.md files,
+// licences and a calibration are allowed beside the adapter's own.
 //
 // A folder without glimpse.json may hold gates as KVzap or Fast KVzip publish
 // them, see GateLayer. It does not say for which weights: Adapter.Foreign.
@@ -106,7 +106,11 @@ func readAdapter(fsys fs.FS) (*Adapter, error) {
 		}
 		contents[name] = data
 	}
-	return assembleAdapter(m, contents)
+	a, err := assembleAdapter(m, contents)
+	if err == nil {
+		a.Calibration, _ = readBounded(fsys, CalibrationFile, maxCalibration) // who uses it says what is wrong with it
+	}
+	return a, err
 }
 
 // checkFiles compares the list in the manifest with what an adapter consists of
@@ -158,9 +162,9 @@ func checkFiles(fsys fs.FS, listed map[string]string) error {
 	return p.in("")
 }
 
-// harmless are files that people and model hubs put beside an adapter.
+// harmless are files that people, model hubs and "evict calibrate" put beside an adapter.
 func harmless(name string) bool {
-	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".md") ||
+	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".md") || name == CalibrationFile ||
 		strings.HasPrefix(name, "LICENSE") || strings.HasPrefix(name, "NOTICE")
 }
 

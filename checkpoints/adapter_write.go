@@ -24,7 +24,7 @@ const (
 	embeddingsTensor = "lookahead_embeddings"
 )
 
-var adapterFiles = []string{AdapterManifest, embeddingsFile, peftConfigFile, peftModelFile, gatesConfigFile, gatesModelFile}
+var adapterFiles = []string{AdapterManifest, CalibrationFile, embeddingsFile, peftConfigFile, peftModelFile, gatesConfigFile, gatesModelFile}
 
 // peftMetadata is what PEFT and transformers want to see in a safetensors file.
 var peftMetadata = map[string]string{"format": "pt"}
@@ -37,7 +37,8 @@ var peftMetadata = map[string]string{"format": "pt"}
 //     factors, of the same type, under PEFT's names, and PEFT's settings;
 //   - model.safetensors and config.json, of gates and in the place of the others: as KVzap
 //     publishes them (GateLayer);
-//   - glimpse.json: everything else, and the SHA-256 of every file.
+//   - glimpse.json: everything else, and the SHA-256 of every file;
+//   - calibration.json, as it is, where the adapter has one.
 //
 // Without replace, an existing path is atomicfile.ErrExists. With it, a folder
 // that is an adapter or empty is replaced; any other is ErrNotAdapter, so that a
@@ -50,7 +51,7 @@ func WriteAdapter(dir string, a *Adapter, replace bool) error {
 }
 
 func writeAdapter(dir string, a *Adapter, replace bool) error {
-	files, err := a.encodeFiles()
+	files, err := a.folderFiles()
 	if err != nil {
 		return err
 	}
@@ -84,11 +85,20 @@ type AdapterFile struct {
 // which a folder is not an adapter, is the last. The same adapter always gives the
 // same files.
 func EncodeAdapter(a *Adapter) ([]AdapterFile, error) {
-	files, err := a.encodeFiles()
+	files, err := a.folderFiles()
 	if err != nil {
 		return nil, fmt.Errorf("encode adapter: %w", err)
 	}
 	return files, nil
+}
+
+// folderFiles are the files of the folder: the adapter's, behind what lies beside it.
+func (a *Adapter) folderFiles() ([]AdapterFile, error) {
+	files, err := a.encodeFiles()
+	if err == nil && a.Calibration != nil {
+		files = slices.Insert(files, 0, AdapterFile{CalibrationFile, a.Calibration})
+	}
+	return files, err
 }
 
 // SameAdapter tells whether a folder holds exactly this adapter. A folder that is

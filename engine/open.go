@@ -151,6 +151,9 @@ func (m *Model) Close() error {
 	return m.Model.Close()
 }
 
+// HeadsCompanion is what Companions call budgets of heads.
+const HeadsCompanion = "budgets of heads"
+
 // Companions identify the adapters, the draft models, budgets of heads and a chat template that was given, by their names.
 func (m *Model) Companions(ctx context.Context) (datasets.Contents, error) {
 	var out datasets.Contents
@@ -165,7 +168,7 @@ func (m *Model) Companions(ctx context.Context) (datasets.Contents, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Put("budgets of heads", b.FileSHA256)
+		out.Put(HeadsCompanion, b.FileSHA256)
 	}
 	for _, d := range m.drafts {
 		sum, err := d.model.SHA256(ctx)

@@ -24,6 +24,9 @@ type Policy struct {
 // Title is what results are reported by.
 func (p Policy) Title() string { return cmp.Or(p.Label, p.Configured.Name) }
 
+// AdapterSHA256 is that of the policy's adapter, "" where it has none.
+func (p Policy) AdapterSHA256() string { return p.sum }
+
 // NameWithAdapter is the policy's name, with a slash and the adapter's behind it where it takes one.
 func (p Policy) NameWithAdapter() string { return NameWithAdapter(p.Configured.Name, p.Adapter) }
 

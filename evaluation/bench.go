@@ -323,27 +323,7 @@ func agree(m Measures, got, want []int32) {
 	if len(want) > 0 {
 		m[MeasurePrefix] = float64(same) / float64(len(want))
 	}
-	m[Agreement] = tokenF1(got, want)
-}
-
-// tokenF1 is the harmonic mean of precision and recall of tokens as bags; 1 for two that
-// are empty.
-func tokenF1(got, want []int32) float64 {
-	if len(got) == 0 && len(want) == 0 {
-		return 1
-	}
-	count := make(map[int32]int)
-	for _, id := range want {
-		count[id]++
-	}
-	common := 0
-	for _, id := range got {
-		if count[id] > 0 {
-			count[id]--
-			common++
-		}
-	}
-	return 2 * float64(common) / float64(len(got)+len(want))
+	m[Agreement] = eviction.TokenF1(got, want)
 }
 
 // finite is an error for measures that no JSON can hold.

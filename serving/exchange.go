@@ -43,6 +43,8 @@ type exchange struct {
 	kept                        bool // the usage says what was kept of every token
 	// conversation: the prompts are whole conversations, which go on where policies keep turns.
 	conversation bool
+	// standard: policy and budget are the server's own, as the request names none.
+	standard bool
 	// context is how many of the first tokens of the prompt are a context, and named the one that was asked for (nil: none).
 	context int
 	named   *namedContext
@@ -87,6 +89,9 @@ func (s *Server) newExchange(req *http.Request, prefix string, r *settings) (*ex
 		choice.Policy = cmp.Or(r.Eviction.Policy, choice.Policy)
 		choice.Budget = cmp.Or(r.Eviction.Budget, choice.Budget)
 		choice.Adapter = cmp.Or(r.Eviction.Adapter, choice.Adapter)
+	}
+	if x.standard = choice == (evictionChoice{}); x.standard && s.watch.keepsAll() {
+		choice.Policy = "full"
 	}
 	if choice.Budget != "" {
 		if err := x.budget.Set(choice.Budget); err != nil {

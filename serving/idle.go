@@ -22,6 +22,8 @@ type answered struct {
 	policy           engine.Policy
 	budget           string // as it was asked for
 	pairs            int    // per KV head and layer, that it came to
+	own              bool   // policy and budget are the server's, as the request names none
+	stop             []string
 	generate         runner.GenerateOptions
 	constraint       func() model.Constraint
 }
@@ -34,7 +36,7 @@ func (w *worker) ended(c *choice) {
 		request := &c.answer.Request
 		a := &answered{
 			id: fmt.Sprintf("%s-%d", c.id, c.index), prompt: request.Prompt, response: c.answer.Tokens(), ended: r == engine.End,
-			policy: c.policy, budget: c.budget.String(), pairs: c.session().Prompt.Budget, generate: request.Generate, constraint: c.constraint,
+			policy: c.policy, budget: c.budget.String(), pairs: c.session().Prompt.Budget, own: c.standard, stop: c.stop, generate: request.Generate, constraint: c.constraint,
 		}
 		w.recorder.offer(a)
 		w.idle.offer(a)
@@ -54,6 +56,7 @@ type idle struct {
 	runtime     *eviction.Runtime      // of the engine, which is idle meanwhile
 	memory      int64                  // that there is for it; 0: it is not bounded
 	verifyShare float64                // of greedy answers
+	watch       *watch                 // of the promise, on these; nil: none
 	shadow      *engine.Policy         // nil: none
 	oracle      *eviction.Configured   // that it is measured by
 	shadowShare float64                // of answers
@@ -68,12 +71,12 @@ type idle struct {
 }
 
 // newIdle returns nil where nothing is to be done.
-func newIdle(w *worker, m *engine.Model, c *Config) (i *idle, err error) {
+func newIdle(w *worker, m *engine.Model, c *Config, watched *watch) (i *idle, err error) {
 	if c.VerifyShare == 0 && (c.Shadow == "" || c.ShadowShare == 0) {
 		return nil, nil
 	}
 	i = &idle{
-		engine: w.engine, runtime: w.runtime, memory: w.engine.Budget, verifyShare: c.VerifyShare, shadowShare: c.ShadowShare,
+		engine: w.engine, runtime: w.runtime, memory: w.engine.Budget, verifyShare: c.VerifyShare, watch: watched, shadowShare: c.ShadowShare,
 		budgets: make(map[[2]string]struct{}), rng: rand.New(rand.NewPCG(c.Seed, 2)), metrics: w.metrics, log: c.Log,
 	}
 	if c.Shadow == "" {
@@ -100,11 +103,18 @@ type idleTask struct {
 
 // offer takes an answer, unless chance says no or it tells nothing: where all of the prompt was kept, or nothing was said.
 func (i *idle) offer(a *answered) {
-	if i == nil || a.pairs >= len(a.prompt) || len(a.response) == 0 {
+	if i == nil {
+		return
+	}
+	if a.pairs >= len(a.prompt) || len(a.response) == 0 {
+		if i.watches(a) && a.generate.Sampling.Temperature == 0 && i.rng.Float64() < i.verifyShare {
+			// It has lost nothing, which counts. It waits as others do: they may find the queue full.
+			i.pushTask(idleTask{name: "verify", run: i.verifyWhole, count: countNothing, of: a})
+		}
 		return
 	}
 	if a.generate.Sampling.Temperature == 0 && a.policy.Name != "full" && i.rng.Float64() < i.verifyShare {
-		i.pushTask(idleTask{name: "verify", run: i.verify, count: countVerify, of: a})
+		i.pushTask(idleTask{name: "verify", run: i.verify, count: i.countVerify, of: a})
 	}
 	if i.shadow != nil && i.rng.Float64() < i.shadowShare {
 		i.pushTask(idleTask{name: "shadow", run: i.compareKept, count: i.countCompare, of: a})

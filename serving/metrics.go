@@ -32,6 +32,10 @@ type metrics struct {
 	kept, evicted, read            *prometheus.CounterVec // bytes, by policy
 	agreement, shadow              *prometheus.HistogramVec
 	recorded, idle                 *prometheus.CounterVec
+	calibrationLoss                *prometheus.GaugeVec // by loss, as all of the promise; without a promise there is none
+	calibrationBound               *prometheus.GaugeVec
+	calibrationBroken              *prometheus.GaugeVec
+	calibrationSeen                *prometheus.GaugeVec
 }
 
 func newMetrics(version string) *metrics {
@@ -88,6 +92,13 @@ func newMetrics(version string) *metrics {
 	m.shadow = shares("shadow_hit_rate", "Critical-KV hit rate (Judge Q, arXiv:2509.10798, eq. 6) of what is kept of prompts, by the answers given, of the policies that gave them and of the shadow.", "adapter")
 	m.recorded = counters("recorded_pairs_total", "Answers that were to be recorded, by what has become of them.", "outcome")
 	m.idle = counters("idle_work_total", "Answers to verify, or to compare with the shadow, by what has become of the work.", "work", "outcome")
+	promise := func(name, help string) *prometheus.GaugeVec {
+		return auto.NewGaugeVec(prometheus.GaugeOpts{Namespace: "glimpse", Name: name, Help: help}, []string{"loss"})
+	}
+	m.calibrationLoss = promise("calibration_loss", "Mean loss of the requests on which the promise of a calibrated budget is watched, in the loss's unit.")
+	m.calibrationBound = promise("calibration_loss_bound", "What the expected loss is at least, with the confidence of the promise.")
+	m.calibrationBroken = promise("calibration_broken", "1 where that is above what was promised, else 0. It stays 1.")
+	m.calibrationSeen = promise("calibration_requests", "Requests on which the promise was watched.")
 	info := auto.NewGaugeVec(prometheus.GaugeOpts{Namespace: "glimpse", Name: "build_info", Help: "The version that runs."}, []string{"version"})
 	info.WithLabelValues(version).Set(1)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,6 +61,10 @@ type Config struct {
 	S3          objectstore.Settings
 	// VerifyShare of greedy answers are given once more with the full cache, when there is nothing to answer.
 	VerifyShare float64
+	// Promise (nil: none) is what was certified of Policy and Budget, which is watched on the answers that are verified. OnBreach says what
+	// is done when it is broken, see Breaches; "" is BreachLog.
+	Promise  *eviction.Promise
+	OnBreach string
 	// Shadow ("": none) is an adapter that is compared then with what a share of the answers were given with.
 	Shadow      string
 	ShadowShare float64
@@ -81,6 +86,9 @@ func (c *Config) Validate() error {
 	if c.AdapterTimeout < 0 {
 		return fmt.Errorf("adapter timeout: got %v, want 0 or more", c.AdapterTimeout)
 	}
+	if c.OnBreach != "" && !slices.Contains(Breaches(), c.OnBreach) {
+		return fmt.Errorf("on breach: got %q, want one of: %s", c.OnBreach, strings.Join(Breaches(), ", "))
+	}
 	return cmp.Or(c.Access.Validate(), checkAdapterDirs(c.AdapterDirs))
 }
 
@@ -98,6 +106,7 @@ type Server struct {
 	standard engine.Policy
 	loads    *loads
 	contexts *contexts
+	watch    *watch // of the promise; nil: none is watched
 
 	mu       sync.Mutex // of the model's adapters and of the policies that are made with them; nobody waits for anything with it
 	policies map[evictionChoice]engine.Policy
@@ -201,7 +210,8 @@ func New(m *engine.Model, c Config) (*Server, error) {
 	}
 	s.intake = newIntake(&c, s.metrics.busy.Inc)
 	s.worker = newWorker(e, rt, &c, s.metrics)
-	if s.worker.idle, err = newIdle(s.worker, m, &c); err != nil {
+	s.watch = newWatch(&c, s.metrics)
+	if s.worker.idle, err = newIdle(s.worker, m, &c, s.watch); err != nil {
 		return nil, err
 	}
 	if c.Record != "" {
@@ -363,8 +373,17 @@ func (s *Server) recovered(err any, w *answerWriter, r *http.Request) {
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	status := map[string]any{"status": "ok"}
+	var warnings []string
 	if k := s.model.RoundedKeys(); k != nil && !k.Tolerable() {
-		status["warnings"] = []string{k.Warning()}
+		warnings = append(warnings, k.Warning())
+	}
+	if state, warning := s.watch.health(); state != nil {
+		if status["calibration"] = state; warning != "" {
+			warnings = append(warnings, warning)
+		}
+	}
+	if len(warnings) > 0 {
+		status["warnings"] = warnings
 	}
 	if s.draining.Load() {
 		status["status"] = "draining"

@@ -23,6 +23,7 @@ import (
 	"glimpse/internal/tables"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // evalFlags are what the command line says beside the job.
@@ -92,41 +93,22 @@ and modules; --adapter is then the folder of "train sweep".
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.runJob(cmd, j) },
 	}
 	f := cmd.Flags()
-	e.setup.addFlags(f)
-	f.Lookup("heads").Usage = "how KV heads share a budget: equal, layer, global, shipped or FILE of train budgets; empty: equal"
-	e.bindChat(f)
+	e.bindMeasured(f, j)
 	f.StringVar(&e.config, "config", "", "YAML file with models, policies, budgets and tasks; flags override it")
-	f.StringArrayVar(&e.data, "data", nil, "your prompts or the task's data: file, folder, s3://BUCKET/NAME or \"-\" (standard input)")
-	f.StringArrayVar(&j.Fields, "field", nil, "columns of --data: NAME=PATH,…, NAME=TEMPLATE or a data set, as squad; may be repeated")
-	f.StringSliceVar(&j.Metrics, "metric", nil, "metrics that score answers against their references (see evict tasks)")
 	f.StringArrayVar(&e.tasks, "task", nil, "tasks, comma-separated (see evict tasks); TASK/SUBTASK is one part, TASK/all are all")
 	f.StringArrayVar(&e.options, "task-option", nil, "option of a task, as TASK.OPTION=VALUE; may be repeated")
-	f.StringVar(&e.Policies, "policy", "", "policies, comma-separated, or all (see evict policies); empty is a choice of common ones")
-	f.StringVar(&e.budgets, "budget", "", "budgets, comma-separated; empty is 32,64,96,128 for the built-in model, else 5%,10%,20%,50%")
 	f.StringVar(&j.Split, "split", "", "split of the synthetic tasks: train, validation or test (default test)")
 	f.IntVar(&j.Tokens, "tokens", 0, "length of prompts that tasks make; 0 is the task's own")
-	f.IntVar(&j.Samples, "samples", 0, "prompts per task; 0 is all of --data, or 32 where the task makes them")
-	f.IntVar(&j.MaxPrompt, "max-prompt", 0, "most tokens of a prompt; 0 is what the model takes")
-	f.StringVar(&j.Truncate, "truncate", "", "what is cut from prompts over --max-prompt: middle, left, or none, which fails them (default none or the task's)")
-	f.IntVar(&j.MaxNew, "max-new", 0, "most tokens of an answer; 0 is the task's own")
-	f.BoolVar(&j.Raw, "raw", false, "do not put prompts into the model's chat template")
 	f.BoolVar(&j.ContextFirst, "context-first", false, "evict what several questions are about before any is known (scbench, leval, qmsum)")
 	j.Sampling.Bind(f)
 	f.StringVar(&j.Agreement, "agreement", j.Agreement, "compare answers with the full cache's: on, off, or auto for samples without a reference")
 	f.StringVar(&j.Times, "times", j.Times, "also measure ttft (time to first token) or all (and speed)")
-	f.IntVar(&j.Batch, "batch", j.Batch, "evicted caches that are decoded together")
-	f.IntVar(&j.Concurrent, "concurrency", 0, "prompts worked on at the same time; 0 is one per thread for a small model, else 1")
-	f.BoolVar(&j.Strict, "strict", false, "end the run at the first sample that fails")
 	f.IntVar(&j.Inspect, "inspect", j.Inspect, "prompts per task for which --out records what every policy keeps, for evict report")
-	f.StringVarP(&j.Out, "out", "o", "", "folder for predictions, metrics and configuration")
 	f.IntVar(&j.Shards, "shards", 0, "parts of the run, which workers with the same --out take as they are free")
 	f.StringVar(&j.Shard, "shard", "", "part of the run to do alone, as I/N with I from 0")
-	f.BoolVar(&j.Resume, "resume", false, "go on with the run in --out; policies, budgets and adapters are added")
-	f.BoolVar(&j.Accept, "accept-changed-data", false, "with --resume or --shards, go on although the data have changed since the run was begun")
 	f.BoolVar(&e.dryRun, "dry-run", false, "say which prompts there are, what is missing, and about what time and memory it takes, and stop")
 	f.BoolVar(&e.asJSON, "json", false, "print JSON: an object with schema and rows")
 	f.BoolVar(&e.groups, "groups", false, "also print results of each group of samples: length, depth, difficulty")
-	j.Files.Bind(f)
 	f.StringVar(&e.json, "json-out", "", "file for the results as JSON; \"-\" is standard output")
 	f.StringVar(&e.table, "table-out", "", "file for the table of results, Markdown if it ends in .md; \"-\" is standard output")
 	f.StringVar(&e.plot, "plot", "", "file for a plot of score against budget: .png, .svg or .pdf")
@@ -134,6 +116,30 @@ and modules; --adapter is then the folder of "train sweep".
 	f.StringVar(&e.sweep, "sweep-plot", "", "file for a plot of the adapters of a train sweep, --adapter DIR: .png, .svg or .pdf")
 	cli.Everyday(cmd, "model", "adapter", "device", "data", "metric", "task", "samples", "tokens", "policy", "budget", "times", "out", "resume", "json")
 	return cmd
+}
+
+// bindMeasured adds the flags of what is measured on the user's own prompts, and where it goes.
+func (e *evalFlags) bindMeasured(f *pflag.FlagSet, j *runs.Job) {
+	e.setup.addFlags(f)
+	f.Lookup("heads").Usage = "how KV heads share a budget: equal, layer, global, shipped or FILE of train budgets; empty: equal"
+	e.bindChat(f)
+	f.StringArrayVar(&e.data, "data", nil, "your prompts or the task's data: file, folder, s3://BUCKET/NAME or \"-\" (standard input)")
+	f.StringArrayVar(&j.Fields, "field", nil, "columns of --data: NAME=PATH,…, NAME=TEMPLATE or a data set, as squad; may be repeated")
+	f.StringSliceVar(&j.Metrics, "metric", nil, "metrics that score answers against their references (see evict tasks)")
+	f.StringVar(&e.Policies, "policy", "", "policies, comma-separated, or all (see evict policies); empty is a choice of common ones")
+	f.StringVar(&e.budgets, "budget", "", "budgets, comma-separated; empty is 32,64,96,128 for the built-in model, else 5%,10%,20%,50%")
+	f.IntVar(&j.Samples, "samples", 0, "prompts per task; 0 is all of --data, or 32 where the task makes them")
+	f.IntVar(&j.MaxPrompt, "max-prompt", 0, "most tokens of a prompt; 0 is what the model takes")
+	f.StringVar(&j.Truncate, "truncate", "", "what is cut from prompts over --max-prompt: middle, left, or none, which fails them (default none or the task's)")
+	f.IntVar(&j.MaxNew, "max-new", 0, "most tokens of an answer; 0 is the task's own")
+	f.BoolVar(&j.Raw, "raw", false, "do not put prompts into the model's chat template")
+	f.IntVar(&j.Batch, "batch", j.Batch, "evicted caches that are decoded together")
+	f.IntVar(&j.Concurrent, "concurrency", 0, "prompts worked on at the same time; 0 is one per thread for a small model, else 1")
+	f.BoolVar(&j.Strict, "strict", false, "end the run at the first sample that fails")
+	f.StringVarP(&j.Out, "out", "o", "", "folder for predictions, metrics and configuration")
+	f.BoolVar(&j.Resume, "resume", false, "go on with the run in --out; policies, budgets and adapters are added")
+	f.BoolVar(&j.Accept, "accept-changed-data", false, "with --resume or --shards, go on although the data have changed since the run was begun")
+	j.Files.Bind(f)
 }
 
 // resolveJob makes one job of the file and the flags.
@@ -193,7 +199,7 @@ func (e *evalFlags) resolveJob(cmd *cobra.Command, j *runs.Job) error {
 
 // setTasks puts --task and --data into the job.
 func (e *evalFlags) setTasks(given cli.Given, j *runs.Job) error {
-	if given.Given("task") {
+	if len(e.tasks) > 0 {
 		j.Tasks = nil
 		for _, t := range e.tasks {
 			j.Tasks = append(j.Tasks, runs.Task{Task: t})

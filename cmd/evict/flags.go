@@ -19,7 +19,8 @@ import (
 // setup is what all commands that run a model share.
 type setup struct {
 	engine.Options
-	context contextFlag // of commands that have it
+	context    contextFlag      // of commands that have it
+	calibrated calibratedBudget // the same
 }
 
 // modelDetails are what the help of these commands says of their adapters and drafts.
@@ -108,6 +109,9 @@ func (s *setup) openPolicy(cmd *cobra.Command, before func(m *model.Model) error
 		return nil, engine.Policy{}, err
 	}
 	policy, err := m.Policy(s.Policies)
+	if err == nil {
+		err = s.calibrated.checkPolicy(cmd.Context(), m, policy)
+	}
 	if err != nil {
 		m.Close()
 	}
@@ -118,8 +122,11 @@ func (s *setup) openPolicy(cmd *cobra.Command, before func(m *model.Model) error
 // loaded, and before they are fetched where config.json tells.
 func (s *setup) openModel(cmd *cobra.Command, before func(m *model.Model) error) (*engine.Model, error) {
 	given := cli.GivenFlags(cmd.Flags())
-	s.AdaptersByDefault, s.HeadsByDefault = !given.Given("adapter"), !given.Given("heads")
-	err := engine.CheckOne(s.Policies)
+	s.AdaptersByDefault, s.HeadsByDefault = !given.Given("adapter"), !given.Given("heads") && !s.calibrated.asked
+	err := s.applyCalibration(cmd)
+	if err == nil {
+		err = engine.CheckOne(s.Policies)
+	}
 	if err == nil {
 		err = s.CheckAdapters(cmd.Context())
 	}
@@ -130,8 +137,8 @@ func (s *setup) openModel(cmd *cobra.Command, before func(m *model.Model) error)
 		if s.PolicyByDefault {
 			s.announce(cmd.ErrOrStderr(), m)
 		}
-		if before == nil {
-			return nil
+		if err := s.calibrated.checkModel(cmd.Context(), m.Model); err != nil || before == nil {
+			return err
 		}
 		return before(m.Model)
 	}
@@ -163,7 +170,7 @@ func (a *answering) addFlags(f *pflag.FlagSet, of, answer string) {
 	a.setup.addFlags(f)
 	a.bindChat(f)
 	a.bindPolicy(f, ", or FIRST:SECOND for two stages, as snapkv:quest")
-	bindBudget(f, &a.o.Budget, of, shortPrompt)
+	a.bindCalibrated(f, &a.o.Budget, of, shortPrompt)
 	f.IntVar(&a.o.MaxNew, "max-new", 256, "most tokens of "+answer)
 	a.o.Choice.From = model.SamplingOfModel
 	a.o.Choice.Bind(f)

@@ -16,21 +16,24 @@ func TestJSONIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	data := filepath.Join(t.TempDir(), "p.jsonl")
+	prompts(t, data, 4, 1, 64)
 	lines := map[string][]string{
-		"run":      {"run --example section --tokens 96 --policy snapkv --budget 32 --compare", "run --example section --tokens 96 --policy snapkv --budget 50% --max-new 2"},
-		"chat":     {"chat --example turns_section --tokens 96 --policy snapkv --budget 64 --max-new 4"},
-		"compress": {"compress " + contextFile(t) + " --policy snapkv --budget 8 --out " + filepath.Join(t.TempDir(), "doc.kv")},
-		"costs":    {"costs --policy full,snapkv --tokens 64"},
-		"doctor":   {"doctor"},
-		"eval":     {"eval --policy full,lookaheadkv --budget 32 --task section --samples 1 --tokens 96", "eval --policy snapkv --budget 32 --task needle --samples 1 --tokens 96 --groups"},
-		"inspect":  {"inspect --policy snapkv --budget 32 --example section --tokens 64", "inspect --queries --example section --tokens 64 --query-trials 1"},
-		"list":     {"list"},
-		"models":   {"models"},
-		"patterns": {"patterns --samples 1 --tokens 64"},
-		"policies": {"policies", "policies snapkv"},
-		"tasks":    {"tasks", "tasks niah"},
-		"config":   {"config"},
-		"judge":    nil, // prints what eval does, of a server's judgements
+		"run":       {"run --example section --tokens 96 --policy snapkv --budget 32 --compare", "run --example section --tokens 96 --policy snapkv --budget 50% --max-new 2"},
+		"calibrate": {"calibrate --policy snapkv --budget 95% --max-new 4 --confidence 0.5 --epsilon 0.9 --data " + data + " --out " + filepath.Join(t.TempDir(), "run")},
+		"chat":      {"chat --example turns_section --tokens 96 --policy snapkv --budget 64 --max-new 4"},
+		"compress":  {"compress " + contextFile(t) + " --policy snapkv --budget 8 --out " + filepath.Join(t.TempDir(), "doc.kv")},
+		"costs":     {"costs --policy full,snapkv --tokens 64"},
+		"doctor":    {"doctor"},
+		"eval":      {"eval --policy full,lookaheadkv --budget 32 --task section --samples 1 --tokens 96", "eval --policy snapkv --budget 32 --task needle --samples 1 --tokens 96 --groups"},
+		"inspect":   {"inspect --policy snapkv --budget 32 --example section --tokens 64", "inspect --queries --example section --tokens 64 --query-trials 1"},
+		"list":      {"list"},
+		"models":    {"models"},
+		"patterns":  {"patterns --samples 1 --tokens 64"},
+		"policies":  {"policies", "policies snapkv"},
+		"tasks":     {"tasks", "tasks niah"},
+		"config":    {"config"},
+		"judge":     nil, // prints what eval does, of a server's judgements
 	}
 	for _, c := range newRoot().Commands() {
 		if c.Flags().Lookup("json") == nil {

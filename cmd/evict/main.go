@@ -38,7 +38,7 @@ the adapters that ship with it are used.`,
   evict eval --policy full,snapkv,lookaheadkv --budget 32,128 --samples 4
   evict policies`,
 	}
-	root.AddCommand(newRun(), newChat(), newCompress(), newServe(), cli.OnRanks(newEval()), newJudge(), newCosts(), newPolicies(), newTasks(), newModels(), newPull(), newList(), newRemove(), newInspect(), newPatterns(), newReport(), cli.OnRanks(newDoctor()))
+	root.AddCommand(newRun(), newChat(), newCompress(), newServe(), cli.OnRanks(newEval()), newCalibrate(), newJudge(), newCosts(), newPolicies(), newTasks(), newModels(), newPull(), newList(), newRemove(), newInspect(), newPatterns(), newReport(), cli.OnRanks(newDoctor()))
 	cli.Setup(root, completions())
 	return root
 }

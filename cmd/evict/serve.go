@@ -76,7 +76,9 @@ for --drain; a second one ends them.
 request comes: /metrics tells as verified_agreement, by policy and budget, how much of a greedy
 answer the full cache says, too, up to the first difference, and as shadow_hit_rate which share
 of what answers attend to is kept by the policy that gave them and by the second adapter.
-Requests with the header X-Glimpse-Record: off are left out of all three.
+Requests with the header X-Glimpse-Record: off are left out of all three. With --budget calibrated
+what is verified also tests the promise of evict calibrate, of requests that name no budget:
+calibration_loss, calibration_loss_bound and calibration_broken; /health says so, too.
 
 ` + modelDetails),
 		Example: `  evict serve --model path/to/llama --listen 0.0.0.0:8080 --keys keys.txt
@@ -88,7 +90,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	s.addFlags(f)
 	s.bindChat(f)
 	f.StringVar(&s.Policies, "policy", engine.Lossless, "eviction policy (see evict policies) of requests that name none")
-	bindBudget(f, &c.Budget, "prompt", 0)
+	s.bindCalibrated(f, &c.Budget, "prompt", 0)
 	bindKeep(f, &c.Keep, "system,tools")
 	c.Choice.From = model.SamplingOfModel
 	c.Choice.Bind(f)
@@ -110,6 +112,7 @@ Requests with the header X-Glimpse-Record: off are left out of all three.
 	f.Float64Var(&c.RecordShare, "record-share", 1, "share of the answers that --record writes, 0 to 1")
 	f.Var(&s.limit, "record-limit", "most that --record lets the folder hold, as 1GiB; what comes then is not written")
 	f.Float64Var(&c.VerifyShare, "verify-share", 0, "share of the greedy answers to give once more with the full cache when idle, 0 to 1")
+	f.StringVar(&c.OnBreach, "on-breach", serving.BreachLog, "when --verify-share shows that a calibrated budget loses more than promised: log, or full: keep everything from then on")
 	f.StringVar(&c.Shadow, "shadow", "", "second adapter to compare hit rates with when idle, as --adapter takes it, or the NAME of one of these")
 	f.Float64Var(&c.ShadowShare, "shadow-share", 0.05, "share of the answers that --shadow is compared on, 0 to 1")
 	f.Int64Var(&c.MaxBody, "max-body", 8<<20, "most bytes of a request")
@@ -135,6 +138,9 @@ func (s *serveCommand) run(cmd *cobra.Command) error {
 	var handler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
 	if s.logJSON {
 		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
+	}
+	if err := s.applyCalibration(cmd); err != nil {
+		return fmt.Errorf("serve: %w", err)
 	}
 	c.Log, c.Version, c.Budget = slog.New(handler), version.String(), c.Budget.WholeBelow(s.fullBelow)
 	server := &http.Server{ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
@@ -223,7 +229,7 @@ func (s *serveCommand) check(server *http.Server, given cli.Given) (err error) {
 			return fmt.Errorf("--%s: got %g, want 0 to 1", name, share)
 		}
 	}
-	if given.Given("budget") && !given.Given("policy") {
+	if given.Given("budget") && !given.Given("policy") && !s.calibrated.asked {
 		return fmt.Errorf("--budget %v without --policy: the whole cache is kept, want --policy %s where there is an adapter for the model, or %s", &c.Budget, engine.WithAdapter, engine.WithoutAdapter)
 	}
 	return nil
@@ -235,6 +241,9 @@ func (s *serveCommand) begin(m *engine.Model, given cli.Given) (*serving.Server,
 	policy, err := m.PolicyWith(s.Policies, "") // requests may name others, which take what else was given
 	if err != nil {
 		return nil, err
+	}
+	if err := s.promise(m, policy, given); err != nil {
+		return nil, fmt.Errorf("serve: %w", err)
 	}
 	if c.Name = s.name; c.Name == "" {
 		if c.Name, err = servedName(s.Model, m.Name); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"glimpse/engine"
 	"glimpse/eviction"
 	"glimpse/internal/bytesize"
+	"glimpse/internal/cli"
 	"glimpse/internal/hostmemory"
 	"glimpse/internal/listing"
 	"glimpse/model"
@@ -43,6 +45,35 @@ func tellLossless(log *slog.Logger, m *engine.Model, policy engine.Policy, budge
 		why = from + " has an adapter for the model"
 	}
 	log.Info("lossless: every session keeps its whole cache", "policy", engine.Lossless, "evict", fmt.Sprintf("--policy %s --budget %v", other, &budget), "why", why)
+}
+
+// promise makes what was certified of the budget the server's, and says how it is watched.
+func (s *serveCommand) promise(m *engine.Model, policy engine.Policy, given cli.Given) error {
+	read, log := s.calibrated.read, s.config.Log
+	if read == nil {
+		if given.Given("on-breach") {
+			return fmt.Errorf("--on-breach %s: nothing is promised, want --budget %s:FILE with it", s.config.OnBreach, byCalibration)
+		}
+		return nil
+	}
+	if err := s.calibrated.checkPolicy(context.Background(), m, policy); err != nil {
+		return err
+	}
+	p := &eviction.Promise{Loss: eviction.Loss{Name: read.Loss, Clip: read.Clip}, Epsilon: read.Epsilon, Confidence: read.Confidence}
+	if err := p.Check(); err != nil {
+		return fmt.Errorf("--budget %s: %w", &s.calibrated, err)
+	}
+	s.config.Promise = p
+	log.Info("calibrated: "+s.calibrated.promise(), "policy", policy.NameWithAdapter(), "budget", read.Budget, "documents", read.Documents)
+	switch {
+	case !serving.Watchable(p.Loss):
+		log.Warn("the promise is not watched: live traffic has no reference answers for the loss accuracy; calibrate with --loss nll or agreement to have it watched")
+	case s.config.VerifyShare == 0:
+		log.Warn("the promise is not watched: --verify-share SHARE watches it on so many of the requests")
+	default:
+		log.Info("the promise is watched", "share", s.config.VerifyShare, "loss", read.Loss, "on_breach", s.config.OnBreach)
+	}
+	return nil
 }
 
 // ofEviction are flags that say what is done with answers of evicted caches.

@@ -38,7 +38,9 @@ prompts of yours; without it that is what the adapter was trained with. --dtype 
 adapter's numbers to that type, which halves its files. --registry lists the adapter in the
 registry.json of a folder or s3:// name above the target, by its model's weights: "evict
 --adapter" then takes that folder for any model that is listed.`,
-		Annotations: cli.Details(`Of a run that has not ended, and of a checkpoint, the adapter is exported as it was at the
+		Annotations: cli.Details(`A calibration.json that lies beside the adapter goes with it ("evict calibrate").
+
+Of a run that has not ended, and of a checkpoint, the adapter is exported as it was at the
 best validation so far or, without validations, at the checkpoint's last step.
 
 Readers of the target see the whole adapter or none. What is in a bucket is never
@@ -78,6 +80,7 @@ variables and files; --s3-endpoint and --s3-region override them.`),
 				if err := makeParent(target); err != nil {
 					return fmt.Errorf("export %s: %w", args[0], err)
 				}
+				was := f.Adapter.SHA256()
 				if cli.GivenFlags(cmd.Flags()).Given("pooling") {
 					if err := kernels.CheckPoolWidth(pooling); err != nil {
 						return fmt.Errorf("export: --pooling: %w", err)
@@ -88,6 +91,10 @@ variables and files; --s3-endpoint and --s3-region override them.`),
 					if err := f.Adapter.SetDType(dtype); err != nil {
 						return fmt.Errorf("export: adapter %s: %w", f.Name, err)
 					}
+				}
+				if f.Adapter.Calibration != nil && f.Adapter.SHA256() != was {
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s is left out: it is of the adapter as it was before --pooling or --dtype\n", checkpoints.CalibrationFile)
+					f.Adapter.Calibration = nil
 				}
 				what := fmt.Sprintf("%s adapter of %s, %d rows, from %s", f.Adapter.Kind, f.Adapter.Base.Name, f.Adapter.Embeddings.Rows, f.Source)
 				if err := training.WriteAdapter(ctx, target, f.Adapter, replace, s3, cmd.ErrOrStderr(), cmd.OutOrStdout(), what); err != nil {

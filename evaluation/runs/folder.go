@@ -89,9 +89,10 @@ type AboutModel struct {
 
 // AboutPolicy is a policy that took part, with its options.
 type AboutPolicy struct {
-	Policy   string             `json:"policy"`
-	Adapter  string             `json:"adapter,omitempty"`
-	Settings map[string]float64 `json:"settings,omitempty"`
+	Policy        string             `json:"policy"`
+	Adapter       string             `json:"adapter,omitempty"`
+	AdapterSHA256 string             `json:"adapter_sha256,omitempty"`
+	Settings      map[string]float64 `json:"settings,omitempty"`
 }
 
 // The versions of the files.
@@ -438,7 +439,7 @@ func (f *folder) writeAbout(ctx context.Context) error {
 
 func aboutPolicies(policies []engine.Policy) (out []AboutPolicy) {
 	for _, c := range policies {
-		out = append(out, AboutPolicy{Policy: c.Title(), Adapter: c.Adapter, Settings: c.Settings.Values()})
+		out = append(out, AboutPolicy{Policy: c.Title(), Adapter: c.Adapter, AdapterSHA256: c.AdapterSHA256(), Settings: c.Settings.Values()})
 	}
 	return out
 }

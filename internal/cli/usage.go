@@ -23,6 +23,7 @@ var FlagGroups = []struct {
 	{"Prompt", "prompt context system messages token-ids example example-seed raw chat-template chat-option chat-date"},
 	{"Data", "config data field prompts recipe responses task task-option split tokens samples max-prompt context-first truncate held-out prompt-tokens response-tokens metric label budgets shortest longest"},
 	{"Policy", "policy budget keep keep-pattern heads set sink recent"},
+	{"Promise", "confidence document on-breach"},
 	{"Sampling", "sampling temperature top-p top-k min-p repetition-penalty max-new max-response seed sampling-seed"},
 	{"Training", "preset steps epochs batch rows lr modules rank alpha loss head-weights init-adapter scorer init-token init-noise pooling warmup warmup-ratio schedule final-ratio ridge hidden beta1 beta2 epsilon weight-decay clip"},
 	{"Validation", "validate validate-every validate-budgets patience"},
@@ -44,6 +45,18 @@ const everyday = "everyday"
 func Everyday(c *cobra.Command, names ...string) {
 	for _, name := range names {
 		if err := c.Flags().SetAnnotation(name, everyday, nil); err != nil {
+			panic("cli: " + c.Name() + ": " + err.Error()) // there is no such flag
+		}
+	}
+}
+
+// inGroup is the annotation of flags that a command has in another group than others have.
+const inGroup = "group"
+
+// Group puts flags of a command, whose names mean something else elsewhere, into another of the FlagGroups.
+func Group(c *cobra.Command, title string, names ...string) {
+	for _, name := range names {
+		if err := c.Flags().SetAnnotation(name, inGroup, []string{title}); err != nil {
 			panic("cli: " + c.Name() + ": " + err.Error()) // there is no such flag
 		}
 	}
@@ -153,7 +166,7 @@ func writeFlags(w *tables.Page, c *cobra.Command, columns int, all bool) (left i
 	groups := make([][]*pflag.Flag, len(FlagGroups)+1) // the last one is of flags that have no group
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		_, often := f.Annotations[everyday]
-		switch i := groupOf(f.Name); {
+		switch i := groupOfFlag(f); {
 		case f.Hidden:
 		case !all && !often:
 			left++
@@ -225,6 +238,18 @@ func foldLists(text string, columns int) string {
 		out = append(out, line)
 	}
 	return strings.Join(out, "\n")
+}
+
+// groupOfFlag is the index of a command's flag's group, -1: it has none.
+func groupOfFlag(f *pflag.Flag) int {
+	if title := f.Annotations[inGroup]; len(title) > 0 {
+		for i, g := range FlagGroups {
+			if g.Title == title[0] {
+				return i
+			}
+		}
+	}
+	return groupOf(f.Name)
 }
 
 // groupOf is the index of a flag's group, -1: it has none.
