@@ -22,7 +22,8 @@ type answered struct {
 	policy           engine.Policy
 	budget           string // as it was asked for
 	pairs            int    // per KV head and layer, that it came to
-	own              bool   // policy and budget are the server's, as the request names none
+	keep             eviction.Keep
+	own              bool // policy and budget are the server's, as the request names none
 	stop             []string
 	generate         runner.GenerateOptions
 	constraint       func() model.Constraint
@@ -36,7 +37,7 @@ func (w *worker) ended(c *choice) {
 		request := &c.answer.Request
 		a := &answered{
 			id: fmt.Sprintf("%s-%d", c.id, c.index), prompt: request.Prompt, response: c.answer.Tokens(), ended: r == engine.End,
-			policy: c.policy, budget: c.budget.String(), pairs: c.session().Prompt.Budget, own: c.standard, stop: c.stop, generate: request.Generate, constraint: c.constraint,
+			policy: c.policy, budget: c.budget.String(), pairs: c.session().Prompt.Budget, keep: c.session().Keep, own: c.standard, stop: c.stop, generate: request.Generate, constraint: c.constraint,
 		}
 		w.recorder.offer(a)
 		w.idle.offer(a)

@@ -77,7 +77,7 @@ func names(all []engine.AdapterInfo) string {
 // studyAnswer observes what an answer attends to, and what its policy, the shadow and the oracle keep.
 func (i *idle) studyAnswer(ctx context.Context, rt *eviction.Runtime, a *answered) (*eviction.Study, error) {
 	policies := []*eviction.Configured{a.policy.Configured, i.shadow.Configured, i.oracle}
-	prompt := eviction.Prompt{Tokens: a.prompt, MaxNew: a.generate.MaxNew, Response: a.response}
+	prompt := eviction.Prompt{Tokens: a.prompt, MaxNew: a.generate.MaxNew, Response: a.response, Keep: a.keep}
 	return rt.Study(ctx, policies, prompt, []int{a.pairs}, runner.GenerateOptions{})
 }
 

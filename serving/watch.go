@@ -139,7 +139,7 @@ func (a *answered) studyWhole(ctx context.Context, rt *eviction.Runtime) (*evict
 	if err != nil {
 		return nil, err
 	}
-	prompt := eviction.Prompt{Tokens: a.prompt, MaxNew: a.generate.MaxNew}
+	prompt := eviction.Prompt{Tokens: a.prompt, MaxNew: a.generate.MaxNew, Keep: a.keep}
 	return rt.Study(ctx, []*eviction.Configured{a.policy.Configured, whole}, prompt, []int{a.pairs}, a.options(rt))
 }
 

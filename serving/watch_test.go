@@ -72,7 +72,9 @@ func TestWatch(t *testing.T) {
 					c.Promise = &eviction.Promise{Loss: loss, Epsilon: 0.02, Confidence: 0.95}
 				})
 				policy := func(model string, i int) string {
-					var got struct{ Usage struct{ Eviction struct{ Policy string } } }
+					var got struct {
+						Usage struct{ Eviction struct{ Policy string } }
+					}
 					p := openai.CompletionNewParams{Model: openai.CompletionNewParamsModel(model), Prompt: ids(s.document(t, 150+5*(i%4), uint64(i))), MaxTokens: openai.Int(16), Temperature: openai.Float(0)}
 					answer, err := s.Completions.New(t.Context(), p)
 					if err != nil {
