@@ -259,8 +259,8 @@ func TestBudgetGrowsBesideSpans(t *testing.T) {
 		want          int
 		grown         bool
 	}{
-		{"100", 1000, 0, 100, false}, {"100", 1000, 75, 100, false}, {"100", 1000, 76, 101, true}, {"100", 1000, 300, 325, true},
-		{"10%", 1000, 300, 325, true}, {"100", 310, 300, 310, true}, {"1", 1000, 1, 2, true}, {"50%", 10, 1, 5, false},
+		{"100", 1000, 0, 100, false}, {"100", 1000, 50, 100, false}, {"100", 1000, 51, 101, true}, {"100", 1000, 300, 350, true},
+		{"10%", 1000, 300, 350, true}, {"100", 310, 300, 310, true}, {"1", 1000, 1, 2, true}, {"50%", 10, 1, 5, false},
 	} {
 		b, err := eviction.ParseBudget(c.budget)
 		if err != nil {
@@ -281,7 +281,7 @@ func TestBudgetGrowsBesideSpans(t *testing.T) {
 	if _, _, position := lost(s, spans); position >= 0 {
 		t.Errorf("position %d is gone under a budget that has to grow", position)
 	}
-	if got, want := s.Cache.Entries(0, 0), spansTokens+2; got != want {
+	if got, want := s.Cache.Entries(0, 0), spansTokens+4; got != want {
 		t.Errorf("%d entries, want %d", got, want)
 	}
 }

@@ -46,7 +46,7 @@ func TestKeep(t *testing.T) {
 		not            []string
 	}{
 		{"nothing but marked parts", `{"kept":true,"budget":"100"}`, []string{"Stay here."}, []string{"Say ONE.", "weatherman"}},
-		{"system", `{"kept":true,"budget":"100","keep":["system"]}`, []string{"<|system|>Say ONE.<|user|>", "Stay here."}, nil},
+		{"system", `{"kept":true,"budget":"140","keep":["system"]}`, []string{"<|system|>Say ONE.<|user|>", "Stay here."}, nil},
 		{"tools", `{"kept":true,"budget":"100","keep":["tools"]}`, []string{"<tools>weatherman</tools>"}, []string{"Say ONE."}},
 		{"a pattern", `{"kept":true,"budget":"100","keep_pattern":"[0-9]{4,}"}`, []string{"73519"}, []string{"Say ONE."}},
 		{"all of it", `{"kept":true,"budget":"160","keep":["system","tools"],"keep_pattern":"[0-9]{4,}"}`, []string{"weatherman", "Say ONE.", "73519", "Stay here."}, nil},
@@ -81,7 +81,7 @@ func TestKeep(t *testing.T) {
 	for name, c := range map[string]struct{ eviction, param, says string }{
 		"a wrong word":      {`{"keep":["sistem"]}`, "eviction.keep", `did you mean "system"`},
 		"a wrong pattern":   {`{"keep_pattern":"("}`, "eviction.keep_pattern", "missing closing"},
-		"no room":           {`{"budget":"40","keep":["last","strict"]}`, "eviction.keep", "a quarter is for the rest"},
+		"no room":           {`{"budget":"40","keep":["last","strict"]}`, "eviction.keep", "half is for the rest"},
 		"nothing is ranked": {`{"policy":"streamingllm","keep":["fair"]}`, "eviction.keep", "cannot be shared out"},
 	} {
 		status, param, says, _ := s.raw(t, "/v1/chat/completions", fmt.Sprintf(`{%s,"eviction":%s}`, messages(last), c.eviction))

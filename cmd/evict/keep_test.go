@@ -40,7 +40,7 @@ func TestRunKeeps(t *testing.T) {
 		{[]string{"--keep", "system"}, " tokens stay"},
 		{[]string{"--keep-pattern", "[0-9]{4,}"}, " tokens stay"},
 		{[]string{"--keep", "last"}, "and grows to "},
-		{[]string{"--keep", "last,strict"}, "a quarter is for the rest"},
+		{[]string{"--keep", "last,strict"}, "half is for the rest"},
 		{[]string{"--keep", "sistem"}, `did you mean "system"`},
 		{[]string{"--keep-pattern", "("}, "missing closing"},
 		{[]string{"--keep", "fair", "--policy", "streamingllm"}, "cannot be shared out"},

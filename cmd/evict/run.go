@@ -33,7 +33,7 @@ tokens.
 
 --keep keeps all tokens of the system prompt, the tools, the last message or parts with
 cache_control in every KV head, and --keep-pattern those of texts; the policy has the rest of
-the budget, which grows where less than a quarter of it is left, or with "strict" is refused.
+the budget, which grows where less than half of it is left, or with "strict" is refused.
 "fair" shares what is left out over the messages.
 
 Tokens are sampled as the model's generation_config.json says, unless flags say otherwise;
