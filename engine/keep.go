@@ -39,13 +39,16 @@ var keepNames = []struct {
 	{"strict", func(k *KeepRules) *bool { return &k.Strict }},
 }
 
-// Names takes the words of a list, in the place of those before; "none" alone is the empty one.
-func (k *KeepRules) Names(words []string) error {
-	out := KeepRules{Pattern: k.Pattern}
-	var known []string
+func knownWords() (known []string) {
 	for _, n := range keepNames {
 		known = append(known, n.name)
 	}
+	return known
+}
+
+// Names takes the words of a list, in the place of those before; "none" alone is the empty one.
+func (k *KeepRules) Names(words []string) error {
+	out, known := KeepRules{Pattern: k.Pattern}, knownWords()
 	if !slices.Equal(words, []string{"none"}) {
 		for _, word := range words {
 			i := slices.Index(known, word)
@@ -76,6 +79,9 @@ func (k *KeepRules) Set(list string) error {
 		if word = strings.TrimSpace(word); word != "" {
 			words = append(words, word)
 		}
+	}
+	if words == nil {
+		return fmt.Errorf("keep: got nothing, want none or a list of %s", strings.Join(knownWords(), ", "))
 	}
 	return k.Names(words)
 }

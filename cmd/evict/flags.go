@@ -65,8 +65,10 @@ func bindBudget(f *pflag.FlagSet, b *eviction.Budget, of string, short int) {
 
 // bindKeep adds the flags of what stays of a prompt, which start with a list.
 func bindKeep(f *pflag.FlagSet, k *engine.KeepRules, start string) {
-	if err := k.Set(start); err != nil {
-		panic(err)
+	if start != "" {
+		if err := k.Set(start); err != nil {
+			panic(err)
+		}
 	}
 	f.Var(k, "keep", "what stays in every head, within the budget: some of system, tools, last, cache_control, fair, strict; or none")
 	f.Var(patternFlag{k}, "keep-pattern", "regular expression of texts that every head keeps, as [0-9]{4,} for figures")
@@ -77,8 +79,8 @@ type patternFlag struct{ *engine.KeepRules }
 
 func (p patternFlag) Set(pattern string) error { return p.Match(pattern) }
 
-// Type is what help calls the flag's value.
-func (patternFlag) Type() string { return "regexp" }
+// Type is what help calls the flag's value: any text may be one.
+func (patternFlag) Type() string { return "string" }
 
 func (p patternFlag) String() string {
 	if p.KeepRules == nil || p.Pattern == nil {

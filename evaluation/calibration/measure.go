@@ -23,7 +23,6 @@ type Measured struct {
 // of a task is about.
 func (p Promise) Measure(all []*evaluation.Prediction, document func(task string, index int) int) (*Measured, error) {
 	type cellKey struct{ policy, adapter, budget string }
-	type place struct{ task, index int }
 	out := new(Measured)
 	var keys []cellKey
 	sums := make(map[cellKey]map[int][]float64) // losses by document
