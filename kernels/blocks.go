@@ -11,8 +11,14 @@ func Widened(t *Tensor) *Tensor {
 	if _, ok := t.DType.Format(); !ok {
 		return t
 	}
-	blocks, f := t.Blocks()
 	wide := NewTensor(BF16, t.Shape...)
+	WidenTo(wide, t)
+	return wide
+}
+
+// WidenTo sets wide, in BF16, to what Widened makes of t, which is of blocks and as long.
+func WidenTo(wide, t *Tensor) {
+	blocks, f := t.Blocks()
 	n := t.Len() / f.Elems
 	if order := t.Order(); order != nil {
 		width, bytes := t.Width(), t.DType.Bytes(t.Width())
@@ -23,12 +29,11 @@ func Widened(t *Tensor) *Tensor {
 				row[c] = lies[j]
 			}
 		})
-		return wide
+		return
 	}
 	const task = 1 << 8 // blocks
 	parallel.Tasks((n+task-1)/task, task*f.Elems, func(i int) {
 		from, to := i*task, min(n, (i+1)*task)
 		f.Round(wide.U16()[from*f.Elems:to*f.Elems], blocks[from*f.Bytes:to*f.Bytes], simd.NarrowBF16)
 	})
-	return wide
 }

@@ -75,6 +75,8 @@ func (d *identity) sha256(ctx context.Context, w *checkpoints.Weights) (string, 
 	}
 	const chunk = 1 << 18 // bytes, or about as many elements
 	lines, errs := make([]string, len(d.names)), make([]error, len(d.names))
+	// Memory of widened blocks is used again: as much garbage as there are weights would be collected meanwhile.
+	var wides sync.Pool
 	parallel.For(len(d.names), func(i int) {
 		view, err := w.Tensor(d.names[i])
 		h := sha256.New()
@@ -82,10 +84,17 @@ func (d *identity) sha256(ctx context.Context, w *checkpoints.Weights) (string, 
 			var t *kernels.Tensor
 			if t, err = view.Tensor(); err == nil {
 				rows := 1 + chunk/max(1, t.Width())
+				wide, _ := wides.Get().(*kernels.Tensor)
+				if n := min(rows, t.Dim0()) * t.Width(); wide == nil || wide.Len() < n {
+					wide = kernels.NewTensor(kernels.BF16, max(n, chunk))
+				}
 				for from := 0; from < t.Dim0() && err == nil; from += rows {
-					h.Write(kernels.Widened(t.Rows(from, min(from+rows, t.Dim0()))).Memory())
+					part := t.Rows(from, min(from+rows, t.Dim0()))
+					kernels.WidenTo(wide, part)
+					h.Write(wide.Memory()[:2*part.Len()])
 					err = ctx.Err()
 				}
+				wides.Put(wide)
 			}
 			view.Data = nil
 		}

@@ -167,6 +167,7 @@ type quantised struct {
 	data   *byte
 	depth  int // elements of a part
 	stride int // bytes of a row of one
+	chunks chunks
 	memory []float32
 }
 
@@ -183,9 +184,21 @@ func (a *quantised) layout(p *product) {
 		a.depth = blockSize(p.k, blockCount(p.k, maxBytesDepth), p.blocks.Elems)
 		a.stride = a.depth/smallBlock*panelRecord + 64 // rows of a tile do not share cache sets
 	}
-	if n := blockCount(p.k, a.depth)*p.m*a.stride/4 + 16; n > len(a.memory) {
+	bytes := blockCount(p.k, a.depth) * p.m * a.stride
+	records := bytes
+	a.chunks = chunks{}
+	if k, ok := p.inChunks(); ok {
+		count := blockCount(p.m, chunkRows)
+		a.chunks.kernels, a.chunks.rows, a.chunks.stride = k, blockCount(p.m, count), blockCount(p.k, p.unitElems())*k.bytes
+		bytes += count * a.chunks.stride
+	}
+	if n := bytes/4 + 16; n > len(a.memory) {
 		a.memory = make([]float32, n)
 		a.data = (*byte)(unsafe.Pointer(aligned(&a.memory[0])))
+	}
+	if a.chunks.rows > 0 {
+		a.chunks.data = (*byte)(unsafe.Add(unsafe.Pointer(a.data), records))
+		a.chunks.clearScales(p, blockCount(p.m, a.chunks.rows))
 	}
 }
 
@@ -196,6 +209,9 @@ func (p *product) quantiseTask(i int) {
 	a := p.quantised
 	if !p.inBytes {
 		quantise(a.row(i), p.blockOfA(i, 0), p.k/p.blocks.Elems, p.blocks)
+		if x := &a.chunks; x.rows > 0 {
+			x.kernels.spread(x.chunk(i/x.rows), a.row(i), i%x.rows, p.k/p.blocks.Elems)
+		}
 		return
 	}
 	format, _ := p.blocks.bytePanels()
@@ -237,6 +253,10 @@ func (p *product) rowForBlocks(i int) (row *byte, stride int) {
 // blocksBlock computes columns j0 ≤ j < j1 of c. Like dots it takes a group of rows of b
 // from memory once.
 func (p *product) blocksBlock(j0, j1 int) {
+	if p.quantised != nil && p.quantised.chunks.rows > 0 {
+		p.chunksBlock(j0, j1)
+		return
+	}
 	kernels := p.blocks.kernels()
 	group := j1 - j0
 	if p.m > kernels.rows {

@@ -437,6 +437,31 @@ func multiplyIQ4_XSAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, 
 //go:noescape
 func unpackIQ4_XSAVX2(dst *byte, scales *float32, minima *float32, src *byte, blocks int)
 
+// spreadSmallAVX512 copies records of a row of a to their places for a row of a chunk.
+//
+//go:noescape
+func spreadSmallAVX512(dst *byte, src *byte, row int, records int)
+
+// multiplyChunkSmallAVX512VNNI sets c [m, n] = alpha·a·bᵀ + beta·c for a chunk of m in 4 … 8 rows of a and n unpacked rows of b, stride bytes apart, with scales and minima so many bytes behind their bytes, minima times factor. Meanwhile memory from next on is fetched, step bytes with every two groups.
+//
+//go:noescape
+func multiplyChunkSmallAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, b *byte, stride int, scales int, minima int, factor float32, beta float32, c *float32, ldc int, next uintptr, step int)
+
+// multiplyChunkSmallMinimaAVX512VNNI sets c [m, n] = alpha·a·bᵀ + beta·c for a chunk of m in 4 … 8 rows of a and n unpacked rows of b, stride bytes apart, with scales and minima so many bytes behind their bytes, minima times factor. Meanwhile memory from next on is fetched, step bytes with every two groups.
+//
+//go:noescape
+func multiplyChunkSmallMinimaAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, b *byte, stride int, scales int, minima int, factor float32, beta float32, c *float32, ldc int, next uintptr, step int)
+
+// spreadLargeAVX512 copies records of a row of a to their places for a row of a chunk.
+//
+//go:noescape
+func spreadLargeAVX512(dst *byte, src *byte, row int, records int)
+
+// multiplyChunkLargeAVX512VNNI sets c [m, n] = alpha·a·bᵀ + beta·c for a chunk of m in 4 … 8 rows of a and n unpacked rows of b, stride bytes apart, with scales and minima so many bytes behind their bytes, minima times factor. Meanwhile memory from next on is fetched, step bytes with every two groups.
+//
+//go:noescape
+func multiplyChunkLargeAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, b *byte, stride int, scales int, minima int, factor float32, beta float32, c *float32, ldc int, next uintptr, step int)
+
 // multiplyBytesAVX512VNNI sets c [m, width] = alpha·a·panel + beta·c, for records of a [m, groups], lda bytes apart, and panel [groups, 8, 32] words of bytes with scales [groups, 1, 32]; sums [12, 32] is scratch memory.
 //
 //go:noescape

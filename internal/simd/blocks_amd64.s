@@ -32750,6 +32750,5117 @@ block:
 	VZEROUPPER
 	RET
 
+// func spreadSmallAVX512(dst *byte, src *byte, row int, records int)
+// Requires: AVX, AVX512F
+TEXT ·spreadSmallAVX512(SB), NOSPLIT, $0-32
+	MOVQ      dst+0(FP), AX
+	MOVQ      src+8(FP), CX
+	MOVQ      row+16(FP), DX
+	MOVQ      records+24(FP), BX
+	VMOVDQU32 pairOrder<>+0(SB), Z0
+	MOVQ      DX, SI
+	MOVQ      DX, DI
+	SHLQ      $0x06, SI
+	SHLQ      $0x03, DI
+	SHLQ      $0x02, DX
+
+pair:
+	CMPQ         BX, $0x02
+	JLT          last
+	VMOVDQU      (CX), Y1
+	VINSERTI64X4 $0x01, 48(CX), Z1, Z1
+	VPERMD       Z1, Z0, Z1
+	VMOVDQU32    Z1, (AX)(SI*1)
+	MOVL         32(CX), R8
+	MOVL         R8, 512(AX)(DI*1)
+	MOVL         36(CX), R8
+	MOVL         R8, 576(AX)(DI*1)
+	MOVL         40(CX), R8
+	MOVL         R8, 640(AX)(DX*1)
+	MOVL         80(CX), R8
+	MOVL         R8, 516(AX)(DI*1)
+	MOVL         84(CX), R8
+	MOVL         R8, 580(AX)(DI*1)
+	MOVL         88(CX), R8
+	MOVL         R8, 672(AX)(DX*1)
+	ADDQ         $+96, CX
+	ADDQ         $+704, AX
+	SUBQ         $0x02, BX
+	JNZ          pair
+	VZEROUPPER
+	RET
+
+last:
+	VMOVDQU   (CX), Y1
+	VPERMD    Z1, Z0, Z1
+	VMOVDQU32 Z1, (AX)(SI*1)
+	MOVL      32(CX), BX
+	MOVL      BX, 512(AX)(DI*1)
+	MOVL      36(CX), BX
+	MOVL      BX, 576(AX)(DI*1)
+	MOVL      40(CX), CX
+	MOVL      CX, 640(AX)(DX*1)
+	XORL      CX, CX
+	MOVL      CX, 516(AX)(DI*1)
+	MOVL      CX, 580(AX)(DI*1)
+	MOVL      CX, 672(AX)(DX*1)
+	VZEROUPPER
+	RET
+
+DATA pairOrder<>+0(SB)/4, $0x00000000
+DATA pairOrder<>+4(SB)/4, $0x00000008
+DATA pairOrder<>+8(SB)/4, $0x00000004
+DATA pairOrder<>+12(SB)/4, $0x0000000c
+DATA pairOrder<>+16(SB)/4, $0x00000001
+DATA pairOrder<>+20(SB)/4, $0x00000009
+DATA pairOrder<>+24(SB)/4, $0x00000005
+DATA pairOrder<>+28(SB)/4, $0x0000000d
+DATA pairOrder<>+32(SB)/4, $0x00000002
+DATA pairOrder<>+36(SB)/4, $0x0000000a
+DATA pairOrder<>+40(SB)/4, $0x00000006
+DATA pairOrder<>+44(SB)/4, $0x0000000e
+DATA pairOrder<>+48(SB)/4, $0x00000003
+DATA pairOrder<>+52(SB)/4, $0x0000000b
+DATA pairOrder<>+56(SB)/4, $0x00000007
+DATA pairOrder<>+60(SB)/4, $0x0000000f
+GLOBL pairOrder<>(SB), RODATA|NOPTR, $64
+
+// func multiplyChunkSmallAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, b *byte, stride int, scales int, minima int, factor float32, beta float32, c *float32, ldc int, next uintptr, step int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
+TEXT ·multiplyChunkSmallAVX512VNNI(SB), $1088-112
+	MOVQ m+0(FP), AX
+	CMPQ AX, $0x08
+	JNE  not8
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m8columns:
+	MOVQ      BX, R8
+	MOVQ      BX, R9
+	ADDQ      stride+48(FP), R9
+	CMPQ      AX, $0x01
+	CMOVQEQ   R8, R9
+	MOVQ      R8, R10
+	ADDQ      scales+56(FP), R10
+	MOVQ      R9, R11
+	ADDQ      scales+56(FP), R11
+	VXORPS    Z16, Z16, Z16
+	VXORPS    Z18, Z18, Z18
+	VXORPS    Z20, Z20, Z20
+	VXORPS    Z22, Z22, Z22
+	VXORPS    Z24, Z24, Z24
+	VXORPS    Z26, Z26, Z26
+	VXORPS    Z28, Z28, Z28
+	VXORPS    Z30, Z30, Z30
+	VXORPS    Z17, Z17, Z17
+	VXORPS    Z19, Z19, Z19
+	VXORPS    Z21, Z21, Z21
+	VXORPS    Z23, Z23, Z23
+	VXORPS    Z25, Z25, Z25
+	VXORPS    Z27, Z27, Z27
+	VXORPS    Z29, Z29, Z29
+	VXORPS    Z31, Z31, Z31
+	MOVQ      a+32(FP), R12
+	MOVQ      blocks+16(FP), R13
+	VMOVDQU32 pairOrder<>+0(SB), Z0
+	INCQ      R13
+	SHRQ      $0x01, R13
+
+m8pair:
+	VBROADCASTSD  (R10), Z1
+	VMULPS        512(R12), Z1, Z1
+	VMOVUPS       Z1, (DI)
+	VBROADCASTSD  (R11), Z1
+	VMULPS        512(R12), Z1, Z1
+	VMOVUPS       Z1, 64(DI)
+	PREFETCHT1    (SI)
+	PREFETCHT1    64(SI)
+	ADDQ          step+104(FP), SI
+	VPERMD        (R8), Z0, Z1
+	VPERMD        (R9), Z0, Z2
+	VMOVDQU32     (R12), Z3
+	VMOVQ         576(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  (DI), Z5
+	VFMADD231PS   Z5, Z4, Z16
+	VMOVQ         576(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  64(DI), Z3
+	VFMADD231PS   Z3, Z4, Z17
+	VMOVDQU32     64(R12), Z3
+	VMOVQ         584(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  8(DI), Z5
+	VFMADD231PS   Z5, Z4, Z18
+	VMOVQ         584(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  72(DI), Z3
+	VFMADD231PS   Z3, Z4, Z19
+	VMOVDQU32     128(R12), Z3
+	VMOVQ         592(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  16(DI), Z5
+	VFMADD231PS   Z5, Z4, Z20
+	VMOVQ         592(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  80(DI), Z3
+	VFMADD231PS   Z3, Z4, Z21
+	VMOVDQU32     192(R12), Z3
+	VMOVQ         600(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  24(DI), Z5
+	VFMADD231PS   Z5, Z4, Z22
+	VMOVQ         600(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  88(DI), Z3
+	VFMADD231PS   Z3, Z4, Z23
+	VMOVDQU32     256(R12), Z3
+	VMOVQ         608(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  32(DI), Z5
+	VFMADD231PS   Z5, Z4, Z24
+	VMOVQ         608(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  96(DI), Z3
+	VFMADD231PS   Z3, Z4, Z25
+	VMOVDQU32     320(R12), Z3
+	VMOVQ         616(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  40(DI), Z5
+	VFMADD231PS   Z5, Z4, Z26
+	VMOVQ         616(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  104(DI), Z3
+	VFMADD231PS   Z3, Z4, Z27
+	VMOVDQU32     384(R12), Z3
+	VMOVQ         624(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  48(DI), Z5
+	VFMADD231PS   Z5, Z4, Z28
+	VMOVQ         624(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  112(DI), Z3
+	VFMADD231PS   Z3, Z4, Z29
+	VMOVDQU32     448(R12), Z3
+	VMOVQ         632(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  56(DI), Z1
+	VFMADD231PS   Z1, Z4, Z30
+	VMOVQ         632(R12), X1
+	VPDPBUSD      Z3, Z2, Z1
+	VCVTDQ2PS     Z1, Z1
+	VPBROADCASTQ  120(DI), Z2
+	VFMADD231PS   Z2, Z1, Z31
+	ADDQ          $+704, R12
+	ADDQ          $0x40, R8
+	ADDQ          $0x08, R10
+	ADDQ          $0x40, R9
+	ADDQ          $0x08, R11
+	DECQ          R13
+	JNZ           m8pair
+	VSHUFPS       $0x88, Z17, Z16, Z0
+	VSHUFPS       $0xdd, Z17, Z16, Z1
+	VADDPS        Z0, Z1, Z1
+	VSHUFPS       $0x88, Z19, Z18, Z0
+	VSHUFPS       $0xdd, Z19, Z18, Z2
+	VADDPS        Z0, Z2, Z2
+	VSHUFPS       $0x88, Z2, Z1, Z0
+	VSHUFPS       $0xdd, Z2, Z1, Z1
+	VADDPS        Z0, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VSHUFPS       $0x88, Z21, Z20, Z1
+	VSHUFPS       $0xdd, Z21, Z20, Z2
+	VADDPS        Z1, Z2, Z2
+	VSHUFPS       $0x88, Z23, Z22, Z1
+	VSHUFPS       $0xdd, Z23, Z22, Z3
+	VADDPS        Z1, Z3, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z1
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z1, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF128  $0x01, Y1, X2
+	VADDPS        X2, X1, X1
+	VSHUFPS       $0x88, Z25, Z24, Z2
+	VSHUFPS       $0xdd, Z25, Z24, Z3
+	VADDPS        Z2, Z3, Z3
+	VSHUFPS       $0x88, Z27, Z26, Z2
+	VSHUFPS       $0xdd, Z27, Z26, Z4
+	VADDPS        Z2, Z4, Z4
+	VSHUFPS       $0x88, Z4, Z3, Z2
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z2, Z3, Z3
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X2
+	VSHUFPS       $0x88, Z29, Z28, Z3
+	VSHUFPS       $0xdd, Z29, Z28, Z4
+	VADDPS        Z3, Z4, Z4
+	VSHUFPS       $0x88, Z31, Z30, Z3
+	VSHUFPS       $0xdd, Z31, Z30, Z5
+	VADDPS        Z3, Z5, Z5
+	VSHUFPS       $0x88, Z5, Z4, Z3
+	VSHUFPS       $0xdd, Z5, Z4, Z4
+	VADDPS        Z3, Z4, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y3
+	VADDPS        Y3, Y4, Y3
+	VEXTRACTF128  $0x01, Y3, X4
+	VADDPS        X4, X3, X3
+	MOVL          beta+76(FP), R8
+	ADDL          R8, R8
+	VBROADCASTSS  alpha+24(FP), X4
+	VBROADCASTSS  beta+76(FP), X5
+	MOVL          $0x00000003, R9
+	MOVL          $0x00000001, R10
+	CMPQ          AX, $0x01
+	CMOVLEQ       R10, R9
+	KMOVW         R9, K1
+	MOVQ          CX, R9
+	VMULPS        X4, X0, X0
+	CMPL          R8, $0x00
+	JEQ           m8store0
+	VMOVUPS.Z     (R9), K1, X6
+	VFMADD231PS   X6, X5, K1, X0
+
+m8store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m8store1
+	VMOVUPS.Z   (R9), K1, X6
+	VFMADD231PS X6, X5, X0
+
+m8store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m8store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X1
+
+m8store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m8store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m8store3:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X2, X2
+	CMPL        R8, $0x00
+	JEQ         m8store4
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X2
+
+m8store4:
+	VMOVUPS     X2, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X2, X0
+	CMPL        R8, $0x00
+	JEQ         m8store5
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m8store5:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X3, X3
+	CMPL        R8, $0x00
+	JEQ         m8store6
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X3
+
+m8store6:
+	VMOVUPS     X3, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X3, X0
+	CMPL        R8, $0x00
+	JEQ         m8store7
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m8store7:
+	VMOVUPS X0, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m8columns
+	VZEROUPPER
+	RET
+
+not8:
+	CMPQ AX, $0x07
+	JNE  not7
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m7columns:
+	MOVQ      BX, R8
+	MOVQ      BX, R9
+	ADDQ      stride+48(FP), R9
+	CMPQ      AX, $0x01
+	CMOVQEQ   R8, R9
+	MOVQ      R8, R10
+	ADDQ      scales+56(FP), R10
+	MOVQ      R9, R11
+	ADDQ      scales+56(FP), R11
+	VXORPS    Z16, Z16, Z16
+	VXORPS    Z18, Z18, Z18
+	VXORPS    Z20, Z20, Z20
+	VXORPS    Z22, Z22, Z22
+	VXORPS    Z24, Z24, Z24
+	VXORPS    Z26, Z26, Z26
+	VXORPS    Z28, Z28, Z28
+	VXORPS    Z17, Z17, Z17
+	VXORPS    Z19, Z19, Z19
+	VXORPS    Z21, Z21, Z21
+	VXORPS    Z23, Z23, Z23
+	VXORPS    Z25, Z25, Z25
+	VXORPS    Z27, Z27, Z27
+	VXORPS    Z29, Z29, Z29
+	MOVQ      a+32(FP), R12
+	MOVQ      blocks+16(FP), R13
+	VMOVDQU32 pairOrder<>+0(SB), Z0
+	INCQ      R13
+	SHRQ      $0x01, R13
+
+m7pair:
+	VBROADCASTSD  (R10), Z1
+	VMULPS        512(R12), Z1, Z1
+	VMOVUPS       Z1, (DI)
+	VBROADCASTSD  (R11), Z1
+	VMULPS        512(R12), Z1, Z1
+	VMOVUPS       Z1, 64(DI)
+	PREFETCHT1    (SI)
+	PREFETCHT1    64(SI)
+	ADDQ          step+104(FP), SI
+	VPERMD        (R8), Z0, Z1
+	VPERMD        (R9), Z0, Z2
+	VMOVDQU32     (R12), Z3
+	VMOVQ         576(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  (DI), Z5
+	VFMADD231PS   Z5, Z4, Z16
+	VMOVQ         576(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  64(DI), Z3
+	VFMADD231PS   Z3, Z4, Z17
+	VMOVDQU32     64(R12), Z3
+	VMOVQ         584(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  8(DI), Z5
+	VFMADD231PS   Z5, Z4, Z18
+	VMOVQ         584(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  72(DI), Z3
+	VFMADD231PS   Z3, Z4, Z19
+	VMOVDQU32     128(R12), Z3
+	VMOVQ         592(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  16(DI), Z5
+	VFMADD231PS   Z5, Z4, Z20
+	VMOVQ         592(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  80(DI), Z3
+	VFMADD231PS   Z3, Z4, Z21
+	VMOVDQU32     192(R12), Z3
+	VMOVQ         600(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  24(DI), Z5
+	VFMADD231PS   Z5, Z4, Z22
+	VMOVQ         600(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  88(DI), Z3
+	VFMADD231PS   Z3, Z4, Z23
+	VMOVDQU32     256(R12), Z3
+	VMOVQ         608(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  32(DI), Z5
+	VFMADD231PS   Z5, Z4, Z24
+	VMOVQ         608(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  96(DI), Z3
+	VFMADD231PS   Z3, Z4, Z25
+	VMOVDQU32     320(R12), Z3
+	VMOVQ         616(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  40(DI), Z5
+	VFMADD231PS   Z5, Z4, Z26
+	VMOVQ         616(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  104(DI), Z3
+	VFMADD231PS   Z3, Z4, Z27
+	VMOVDQU32     384(R12), Z3
+	VMOVQ         624(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  48(DI), Z1
+	VFMADD231PS   Z1, Z4, Z28
+	VMOVQ         624(R12), X1
+	VPDPBUSD      Z3, Z2, Z1
+	VCVTDQ2PS     Z1, Z1
+	VPBROADCASTQ  112(DI), Z2
+	VFMADD231PS   Z2, Z1, Z29
+	ADDQ          $+704, R12
+	ADDQ          $0x40, R8
+	ADDQ          $0x08, R10
+	ADDQ          $0x40, R9
+	ADDQ          $0x08, R11
+	DECQ          R13
+	JNZ           m7pair
+	VSHUFPS       $0x88, Z17, Z16, Z0
+	VSHUFPS       $0xdd, Z17, Z16, Z1
+	VADDPS        Z0, Z1, Z1
+	VSHUFPS       $0x88, Z19, Z18, Z0
+	VSHUFPS       $0xdd, Z19, Z18, Z2
+	VADDPS        Z0, Z2, Z2
+	VSHUFPS       $0x88, Z2, Z1, Z0
+	VSHUFPS       $0xdd, Z2, Z1, Z1
+	VADDPS        Z0, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VSHUFPS       $0x88, Z21, Z20, Z1
+	VSHUFPS       $0xdd, Z21, Z20, Z2
+	VADDPS        Z1, Z2, Z2
+	VSHUFPS       $0x88, Z23, Z22, Z1
+	VSHUFPS       $0xdd, Z23, Z22, Z3
+	VADDPS        Z1, Z3, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z1
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z1, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF128  $0x01, Y1, X2
+	VADDPS        X2, X1, X1
+	VSHUFPS       $0x88, Z25, Z24, Z2
+	VSHUFPS       $0xdd, Z25, Z24, Z3
+	VADDPS        Z2, Z3, Z3
+	VSHUFPS       $0x88, Z27, Z26, Z2
+	VSHUFPS       $0xdd, Z27, Z26, Z4
+	VADDPS        Z2, Z4, Z4
+	VSHUFPS       $0x88, Z4, Z3, Z2
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z2, Z3, Z3
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X2
+	VSHUFPS       $0x88, Z29, Z28, Z3
+	VSHUFPS       $0xdd, Z29, Z28, Z4
+	VADDPS        Z3, Z4, Z4
+	VSHUFPS       $0x88, Z4, Z4, Z3
+	VSHUFPS       $0xdd, Z4, Z4, Z4
+	VADDPS        Z3, Z4, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y3
+	VADDPS        Y3, Y4, Y3
+	VEXTRACTF128  $0x01, Y3, X4
+	VADDPS        X4, X3, X3
+	MOVL          beta+76(FP), R8
+	ADDL          R8, R8
+	VBROADCASTSS  alpha+24(FP), X4
+	VBROADCASTSS  beta+76(FP), X5
+	MOVL          $0x00000003, R9
+	MOVL          $0x00000001, R10
+	CMPQ          AX, $0x01
+	CMOVLEQ       R10, R9
+	KMOVW         R9, K1
+	MOVQ          CX, R9
+	VMULPS        X4, X0, X0
+	CMPL          R8, $0x00
+	JEQ           m7store0
+	VMOVUPS.Z     (R9), K1, X6
+	VFMADD231PS   X6, X5, K1, X0
+
+m7store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m7store1
+	VMOVUPS.Z   (R9), K1, X6
+	VFMADD231PS X6, X5, X0
+
+m7store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m7store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X1
+
+m7store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m7store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m7store3:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X2, X2
+	CMPL        R8, $0x00
+	JEQ         m7store4
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X2
+
+m7store4:
+	VMOVUPS     X2, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X2, X0
+	CMPL        R8, $0x00
+	JEQ         m7store5
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m7store5:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X3, X3
+	CMPL        R8, $0x00
+	JEQ         m7store6
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X3
+
+m7store6:
+	VMOVUPS X3, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m7columns
+	VZEROUPPER
+	RET
+
+not7:
+	CMPQ AX, $0x06
+	JNE  not6
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m6columns:
+	MOVQ      BX, R8
+	MOVQ      BX, R9
+	ADDQ      stride+48(FP), R9
+	CMPQ      AX, $0x01
+	CMOVQEQ   R8, R9
+	MOVQ      R8, R10
+	ADDQ      scales+56(FP), R10
+	MOVQ      R9, R11
+	ADDQ      scales+56(FP), R11
+	VXORPS    Z16, Z16, Z16
+	VXORPS    Z18, Z18, Z18
+	VXORPS    Z20, Z20, Z20
+	VXORPS    Z22, Z22, Z22
+	VXORPS    Z24, Z24, Z24
+	VXORPS    Z26, Z26, Z26
+	VXORPS    Z17, Z17, Z17
+	VXORPS    Z19, Z19, Z19
+	VXORPS    Z21, Z21, Z21
+	VXORPS    Z23, Z23, Z23
+	VXORPS    Z25, Z25, Z25
+	VXORPS    Z27, Z27, Z27
+	MOVQ      a+32(FP), R12
+	MOVQ      blocks+16(FP), R13
+	VMOVDQU32 pairOrder<>+0(SB), Z0
+	INCQ      R13
+	SHRQ      $0x01, R13
+
+m6pair:
+	VBROADCASTSD  (R10), Z1
+	VMULPS        512(R12), Z1, Z1
+	VMOVUPS       Z1, (DI)
+	VBROADCASTSD  (R11), Z1
+	VMULPS        512(R12), Z1, Z1
+	VMOVUPS       Z1, 64(DI)
+	PREFETCHT1    (SI)
+	PREFETCHT1    64(SI)
+	ADDQ          step+104(FP), SI
+	VPERMD        (R8), Z0, Z1
+	VPERMD        (R9), Z0, Z2
+	VMOVDQU32     (R12), Z3
+	VMOVQ         576(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  (DI), Z5
+	VFMADD231PS   Z5, Z4, Z16
+	VMOVQ         576(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  64(DI), Z3
+	VFMADD231PS   Z3, Z4, Z17
+	VMOVDQU32     64(R12), Z3
+	VMOVQ         584(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  8(DI), Z5
+	VFMADD231PS   Z5, Z4, Z18
+	VMOVQ         584(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  72(DI), Z3
+	VFMADD231PS   Z3, Z4, Z19
+	VMOVDQU32     128(R12), Z3
+	VMOVQ         592(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  16(DI), Z5
+	VFMADD231PS   Z5, Z4, Z20
+	VMOVQ         592(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  80(DI), Z3
+	VFMADD231PS   Z3, Z4, Z21
+	VMOVDQU32     192(R12), Z3
+	VMOVQ         600(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  24(DI), Z5
+	VFMADD231PS   Z5, Z4, Z22
+	VMOVQ         600(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  88(DI), Z3
+	VFMADD231PS   Z3, Z4, Z23
+	VMOVDQU32     256(R12), Z3
+	VMOVQ         608(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  32(DI), Z5
+	VFMADD231PS   Z5, Z4, Z24
+	VMOVQ         608(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  96(DI), Z3
+	VFMADD231PS   Z3, Z4, Z25
+	VMOVDQU32     320(R12), Z3
+	VMOVQ         616(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  40(DI), Z1
+	VFMADD231PS   Z1, Z4, Z26
+	VMOVQ         616(R12), X1
+	VPDPBUSD      Z3, Z2, Z1
+	VCVTDQ2PS     Z1, Z1
+	VPBROADCASTQ  104(DI), Z2
+	VFMADD231PS   Z2, Z1, Z27
+	ADDQ          $+704, R12
+	ADDQ          $0x40, R8
+	ADDQ          $0x08, R10
+	ADDQ          $0x40, R9
+	ADDQ          $0x08, R11
+	DECQ          R13
+	JNZ           m6pair
+	VSHUFPS       $0x88, Z17, Z16, Z0
+	VSHUFPS       $0xdd, Z17, Z16, Z1
+	VADDPS        Z0, Z1, Z1
+	VSHUFPS       $0x88, Z19, Z18, Z0
+	VSHUFPS       $0xdd, Z19, Z18, Z2
+	VADDPS        Z0, Z2, Z2
+	VSHUFPS       $0x88, Z2, Z1, Z0
+	VSHUFPS       $0xdd, Z2, Z1, Z1
+	VADDPS        Z0, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VSHUFPS       $0x88, Z21, Z20, Z1
+	VSHUFPS       $0xdd, Z21, Z20, Z2
+	VADDPS        Z1, Z2, Z2
+	VSHUFPS       $0x88, Z23, Z22, Z1
+	VSHUFPS       $0xdd, Z23, Z22, Z3
+	VADDPS        Z1, Z3, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z1
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z1, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF128  $0x01, Y1, X2
+	VADDPS        X2, X1, X1
+	VSHUFPS       $0x88, Z25, Z24, Z2
+	VSHUFPS       $0xdd, Z25, Z24, Z3
+	VADDPS        Z2, Z3, Z3
+	VSHUFPS       $0x88, Z27, Z26, Z2
+	VSHUFPS       $0xdd, Z27, Z26, Z4
+	VADDPS        Z2, Z4, Z4
+	VSHUFPS       $0x88, Z4, Z3, Z2
+	VSHUFPS       $0xdd, Z4, Z3, Z3
+	VADDPS        Z2, Z3, Z3
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X2
+	MOVL          beta+76(FP), R8
+	ADDL          R8, R8
+	VBROADCASTSS  alpha+24(FP), X3
+	VBROADCASTSS  beta+76(FP), X4
+	MOVL          $0x00000003, R9
+	MOVL          $0x00000001, R10
+	CMPQ          AX, $0x01
+	CMOVLEQ       R10, R9
+	KMOVW         R9, K1
+	MOVQ          CX, R9
+	VMULPS        X3, X0, X0
+	CMPL          R8, $0x00
+	JEQ           m6store0
+	VMOVUPS.Z     (R9), K1, X5
+	VFMADD231PS   X5, X4, K1, X0
+
+m6store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m6store1
+	VMOVUPS.Z   (R9), K1, X5
+	VFMADD231PS X5, X4, X0
+
+m6store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X3, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m6store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X4, K1, X1
+
+m6store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m6store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X4, X0
+
+m6store3:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X3, X2, X2
+	CMPL        R8, $0x00
+	JEQ         m6store4
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X4, K1, X2
+
+m6store4:
+	VMOVUPS     X2, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X2, X0
+	CMPL        R8, $0x00
+	JEQ         m6store5
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X4, X0
+
+m6store5:
+	VMOVUPS X0, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m6columns
+	VZEROUPPER
+	RET
+
+not6:
+	CMPQ AX, $0x05
+	JNE  not5
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m5columns:
+	MOVQ      BX, R8
+	MOVQ      BX, R9
+	ADDQ      stride+48(FP), R9
+	CMPQ      AX, $0x01
+	CMOVQEQ   R8, R9
+	MOVQ      R8, R10
+	ADDQ      scales+56(FP), R10
+	MOVQ      R9, R11
+	ADDQ      scales+56(FP), R11
+	VXORPS    Z16, Z16, Z16
+	VXORPS    Z18, Z18, Z18
+	VXORPS    Z20, Z20, Z20
+	VXORPS    Z22, Z22, Z22
+	VXORPS    Z24, Z24, Z24
+	VXORPS    Z17, Z17, Z17
+	VXORPS    Z19, Z19, Z19
+	VXORPS    Z21, Z21, Z21
+	VXORPS    Z23, Z23, Z23
+	VXORPS    Z25, Z25, Z25
+	MOVQ      a+32(FP), R12
+	MOVQ      blocks+16(FP), R13
+	VMOVDQU32 pairOrder<>+0(SB), Z0
+	INCQ      R13
+	SHRQ      $0x01, R13
+
+m5pair:
+	VBROADCASTSD  (R10), Z1
+	VMULPS        512(R12), Z1, Z1
+	VMOVUPS       Z1, (DI)
+	VBROADCASTSD  (R11), Z1
+	VMULPS        512(R12), Z1, Z1
+	VMOVUPS       Z1, 64(DI)
+	PREFETCHT1    (SI)
+	PREFETCHT1    64(SI)
+	ADDQ          step+104(FP), SI
+	VPERMD        (R8), Z0, Z1
+	VPERMD        (R9), Z0, Z2
+	VMOVDQU32     (R12), Z3
+	VMOVQ         576(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  (DI), Z5
+	VFMADD231PS   Z5, Z4, Z16
+	VMOVQ         576(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  64(DI), Z3
+	VFMADD231PS   Z3, Z4, Z17
+	VMOVDQU32     64(R12), Z3
+	VMOVQ         584(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  8(DI), Z5
+	VFMADD231PS   Z5, Z4, Z18
+	VMOVQ         584(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  72(DI), Z3
+	VFMADD231PS   Z3, Z4, Z19
+	VMOVDQU32     128(R12), Z3
+	VMOVQ         592(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  16(DI), Z5
+	VFMADD231PS   Z5, Z4, Z20
+	VMOVQ         592(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  80(DI), Z3
+	VFMADD231PS   Z3, Z4, Z21
+	VMOVDQU32     192(R12), Z3
+	VMOVQ         600(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  24(DI), Z5
+	VFMADD231PS   Z5, Z4, Z22
+	VMOVQ         600(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  88(DI), Z3
+	VFMADD231PS   Z3, Z4, Z23
+	VMOVDQU32     256(R12), Z3
+	VMOVQ         608(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  32(DI), Z1
+	VFMADD231PS   Z1, Z4, Z24
+	VMOVQ         608(R12), X1
+	VPDPBUSD      Z3, Z2, Z1
+	VCVTDQ2PS     Z1, Z1
+	VPBROADCASTQ  96(DI), Z2
+	VFMADD231PS   Z2, Z1, Z25
+	ADDQ          $+704, R12
+	ADDQ          $0x40, R8
+	ADDQ          $0x08, R10
+	ADDQ          $0x40, R9
+	ADDQ          $0x08, R11
+	DECQ          R13
+	JNZ           m5pair
+	VSHUFPS       $0x88, Z17, Z16, Z0
+	VSHUFPS       $0xdd, Z17, Z16, Z1
+	VADDPS        Z0, Z1, Z1
+	VSHUFPS       $0x88, Z19, Z18, Z0
+	VSHUFPS       $0xdd, Z19, Z18, Z2
+	VADDPS        Z0, Z2, Z2
+	VSHUFPS       $0x88, Z2, Z1, Z0
+	VSHUFPS       $0xdd, Z2, Z1, Z1
+	VADDPS        Z0, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VSHUFPS       $0x88, Z21, Z20, Z1
+	VSHUFPS       $0xdd, Z21, Z20, Z2
+	VADDPS        Z1, Z2, Z2
+	VSHUFPS       $0x88, Z23, Z22, Z1
+	VSHUFPS       $0xdd, Z23, Z22, Z3
+	VADDPS        Z1, Z3, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z1
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z1, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF128  $0x01, Y1, X2
+	VADDPS        X2, X1, X1
+	VSHUFPS       $0x88, Z25, Z24, Z2
+	VSHUFPS       $0xdd, Z25, Z24, Z3
+	VADDPS        Z2, Z3, Z3
+	VSHUFPS       $0x88, Z3, Z3, Z2
+	VSHUFPS       $0xdd, Z3, Z3, Z3
+	VADDPS        Z2, Z3, Z3
+	VEXTRACTF64X4 $0x01, Z3, Y2
+	VADDPS        Y2, Y3, Y2
+	VEXTRACTF128  $0x01, Y2, X3
+	VADDPS        X3, X2, X2
+	MOVL          beta+76(FP), R8
+	ADDL          R8, R8
+	VBROADCASTSS  alpha+24(FP), X3
+	VBROADCASTSS  beta+76(FP), X4
+	MOVL          $0x00000003, R9
+	MOVL          $0x00000001, R10
+	CMPQ          AX, $0x01
+	CMOVLEQ       R10, R9
+	KMOVW         R9, K1
+	MOVQ          CX, R9
+	VMULPS        X3, X0, X0
+	CMPL          R8, $0x00
+	JEQ           m5store0
+	VMOVUPS.Z     (R9), K1, X5
+	VFMADD231PS   X5, X4, K1, X0
+
+m5store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m5store1
+	VMOVUPS.Z   (R9), K1, X5
+	VFMADD231PS X5, X4, X0
+
+m5store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X3, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m5store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X4, K1, X1
+
+m5store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m5store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X4, X0
+
+m5store3:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X3, X2, X2
+	CMPL        R8, $0x00
+	JEQ         m5store4
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X4, K1, X2
+
+m5store4:
+	VMOVUPS X2, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m5columns
+	VZEROUPPER
+	RET
+
+not5:
+	CMPQ AX, $0x04
+	JNE  not4
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m4columns:
+	MOVQ      BX, R8
+	MOVQ      BX, R9
+	ADDQ      stride+48(FP), R9
+	CMPQ      AX, $0x01
+	CMOVQEQ   R8, R9
+	MOVQ      R8, R10
+	ADDQ      scales+56(FP), R10
+	MOVQ      R9, R11
+	ADDQ      scales+56(FP), R11
+	VXORPS    Z16, Z16, Z16
+	VXORPS    Z18, Z18, Z18
+	VXORPS    Z20, Z20, Z20
+	VXORPS    Z22, Z22, Z22
+	VXORPS    Z17, Z17, Z17
+	VXORPS    Z19, Z19, Z19
+	VXORPS    Z21, Z21, Z21
+	VXORPS    Z23, Z23, Z23
+	MOVQ      a+32(FP), R12
+	MOVQ      blocks+16(FP), R13
+	VMOVDQU32 pairOrder<>+0(SB), Z0
+	INCQ      R13
+	SHRQ      $0x01, R13
+
+m4pair:
+	VBROADCASTSD  (R10), Z1
+	VMULPS        512(R12), Z1, Z1
+	VMOVUPS       Z1, (DI)
+	VBROADCASTSD  (R11), Z1
+	VMULPS        512(R12), Z1, Z1
+	VMOVUPS       Z1, 64(DI)
+	PREFETCHT1    (SI)
+	PREFETCHT1    64(SI)
+	ADDQ          step+104(FP), SI
+	VPERMD        (R8), Z0, Z1
+	VPERMD        (R9), Z0, Z2
+	VMOVDQU32     (R12), Z3
+	VMOVQ         576(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  (DI), Z5
+	VFMADD231PS   Z5, Z4, Z16
+	VMOVQ         576(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  64(DI), Z3
+	VFMADD231PS   Z3, Z4, Z17
+	VMOVDQU32     64(R12), Z3
+	VMOVQ         584(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  8(DI), Z5
+	VFMADD231PS   Z5, Z4, Z18
+	VMOVQ         584(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  72(DI), Z3
+	VFMADD231PS   Z3, Z4, Z19
+	VMOVDQU32     128(R12), Z3
+	VMOVQ         592(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  16(DI), Z5
+	VFMADD231PS   Z5, Z4, Z20
+	VMOVQ         592(R12), X4
+	VPDPBUSD      Z3, Z2, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  80(DI), Z3
+	VFMADD231PS   Z3, Z4, Z21
+	VMOVDQU32     192(R12), Z3
+	VMOVQ         600(R12), X4
+	VPDPBUSD      Z3, Z1, Z4
+	VCVTDQ2PS     Z4, Z4
+	VPBROADCASTQ  24(DI), Z1
+	VFMADD231PS   Z1, Z4, Z22
+	VMOVQ         600(R12), X1
+	VPDPBUSD      Z3, Z2, Z1
+	VCVTDQ2PS     Z1, Z1
+	VPBROADCASTQ  88(DI), Z2
+	VFMADD231PS   Z2, Z1, Z23
+	ADDQ          $+704, R12
+	ADDQ          $0x40, R8
+	ADDQ          $0x08, R10
+	ADDQ          $0x40, R9
+	ADDQ          $0x08, R11
+	DECQ          R13
+	JNZ           m4pair
+	VSHUFPS       $0x88, Z17, Z16, Z0
+	VSHUFPS       $0xdd, Z17, Z16, Z1
+	VADDPS        Z0, Z1, Z1
+	VSHUFPS       $0x88, Z19, Z18, Z0
+	VSHUFPS       $0xdd, Z19, Z18, Z2
+	VADDPS        Z0, Z2, Z2
+	VSHUFPS       $0x88, Z2, Z1, Z0
+	VSHUFPS       $0xdd, Z2, Z1, Z1
+	VADDPS        Z0, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VSHUFPS       $0x88, Z21, Z20, Z1
+	VSHUFPS       $0xdd, Z21, Z20, Z2
+	VADDPS        Z1, Z2, Z2
+	VSHUFPS       $0x88, Z23, Z22, Z1
+	VSHUFPS       $0xdd, Z23, Z22, Z3
+	VADDPS        Z1, Z3, Z3
+	VSHUFPS       $0x88, Z3, Z2, Z1
+	VSHUFPS       $0xdd, Z3, Z2, Z2
+	VADDPS        Z1, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y1
+	VADDPS        Y1, Y2, Y1
+	VEXTRACTF128  $0x01, Y1, X2
+	VADDPS        X2, X1, X1
+	MOVL          beta+76(FP), R8
+	ADDL          R8, R8
+	VBROADCASTSS  alpha+24(FP), X2
+	VBROADCASTSS  beta+76(FP), X3
+	MOVL          $0x00000003, R9
+	MOVL          $0x00000001, R10
+	CMPQ          AX, $0x01
+	CMOVLEQ       R10, R9
+	KMOVW         R9, K1
+	MOVQ          CX, R9
+	VMULPS        X2, X0, X0
+	CMPL          R8, $0x00
+	JEQ           m4store0
+	VMOVUPS.Z     (R9), K1, X4
+	VFMADD231PS   X4, X3, K1, X0
+
+m4store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m4store1
+	VMOVUPS.Z   (R9), K1, X4
+	VFMADD231PS X4, X3, X0
+
+m4store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X2, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m4store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X3, K1, X1
+
+m4store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m4store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X3, X0
+
+m4store3:
+	VMOVUPS X0, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m4columns
+	VZEROUPPER
+	RET
+
+not4:
+	VZEROUPPER
+	RET
+
+// func multiplyChunkSmallMinimaAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, b *byte, stride int, scales int, minima int, factor float32, beta float32, c *float32, ldc int, next uintptr, step int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
+TEXT ·multiplyChunkSmallMinimaAVX512VNNI(SB), $1088-112
+	MOVQ m+0(FP), AX
+	CMPQ AX, $0x08
+	JNE  not8
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m8columns:
+	MOVQ      BX, R8
+	MOVQ      BX, R9
+	ADDQ      stride+48(FP), R9
+	CMPQ      AX, $0x01
+	CMOVQEQ   R8, R9
+	MOVQ      R8, R10
+	ADDQ      scales+56(FP), R10
+	MOVQ      R9, R11
+	ADDQ      scales+56(FP), R11
+	VXORPS    Z16, Z16, Z16
+	VXORPS    Z18, Z18, Z18
+	VXORPS    Z20, Z20, Z20
+	VXORPS    Z22, Z22, Z22
+	VXORPS    Z24, Z24, Z24
+	VXORPS    Z26, Z26, Z26
+	VXORPS    Z28, Z28, Z28
+	VXORPS    Z30, Z30, Z30
+	VXORPS    Z17, Z17, Z17
+	VXORPS    Z19, Z19, Z19
+	VXORPS    Z21, Z21, Z21
+	VXORPS    Z23, Z23, Z23
+	VXORPS    Z25, Z25, Z25
+	VXORPS    Z27, Z27, Z27
+	VXORPS    Z29, Z29, Z29
+	VXORPS    Z31, Z31, Z31
+	MOVQ      a+32(FP), R12
+	MOVQ      blocks+16(FP), R13
+	VMOVDQU32 pairOrder<>+0(SB), Z0
+	MOVQ      minima+64(FP), R14
+	SUBQ      scales+56(FP), R14
+	VXORPS    Y1, Y1, Y1
+	VXORPS    Y2, Y2, Y2
+	INCQ      R13
+	SHRQ      $0x01, R13
+
+m8pair:
+	VBROADCASTSD     (R10), Z3
+	VMULPS           512(R12), Z3, Z3
+	VMOVUPS          Z3, (DI)
+	VBROADCASTSD     (R11), Z3
+	VMULPS           512(R12), Z3, Z3
+	VMOVUPS          Z3, 64(DI)
+	VMOVDQU          640(R12), Y3
+	VFMADD231PS.BCST (R10)(R14*1), Y3, Y1
+	VFMADD231PS.BCST (R11)(R14*1), Y3, Y2
+	VMOVDQU          672(R12), Y3
+	VFMADD231PS.BCST 4(R10)(R14*1), Y3, Y1
+	VFMADD231PS.BCST 4(R11)(R14*1), Y3, Y2
+	PREFETCHT1       (SI)
+	PREFETCHT1       64(SI)
+	ADDQ             step+104(FP), SI
+	VPERMD           (R8), Z0, Z3
+	VPERMD           (R9), Z0, Z4
+	VMOVDQU32        (R12), Z5
+	VMOVQ            576(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     (DI), Z7
+	VFMADD231PS      Z7, Z6, Z16
+	VMOVQ            576(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     64(DI), Z5
+	VFMADD231PS      Z5, Z6, Z17
+	VMOVDQU32        64(R12), Z5
+	VMOVQ            584(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     8(DI), Z7
+	VFMADD231PS      Z7, Z6, Z18
+	VMOVQ            584(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     72(DI), Z5
+	VFMADD231PS      Z5, Z6, Z19
+	VMOVDQU32        128(R12), Z5
+	VMOVQ            592(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     16(DI), Z7
+	VFMADD231PS      Z7, Z6, Z20
+	VMOVQ            592(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     80(DI), Z5
+	VFMADD231PS      Z5, Z6, Z21
+	VMOVDQU32        192(R12), Z5
+	VMOVQ            600(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     24(DI), Z7
+	VFMADD231PS      Z7, Z6, Z22
+	VMOVQ            600(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     88(DI), Z5
+	VFMADD231PS      Z5, Z6, Z23
+	VMOVDQU32        256(R12), Z5
+	VMOVQ            608(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     32(DI), Z7
+	VFMADD231PS      Z7, Z6, Z24
+	VMOVQ            608(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     96(DI), Z5
+	VFMADD231PS      Z5, Z6, Z25
+	VMOVDQU32        320(R12), Z5
+	VMOVQ            616(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     40(DI), Z7
+	VFMADD231PS      Z7, Z6, Z26
+	VMOVQ            616(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     104(DI), Z5
+	VFMADD231PS      Z5, Z6, Z27
+	VMOVDQU32        384(R12), Z5
+	VMOVQ            624(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     48(DI), Z7
+	VFMADD231PS      Z7, Z6, Z28
+	VMOVQ            624(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     112(DI), Z5
+	VFMADD231PS      Z5, Z6, Z29
+	VMOVDQU32        448(R12), Z5
+	VMOVQ            632(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     56(DI), Z3
+	VFMADD231PS      Z3, Z6, Z30
+	VMOVQ            632(R12), X3
+	VPDPBUSD         Z5, Z4, Z3
+	VCVTDQ2PS        Z3, Z3
+	VPBROADCASTQ     120(DI), Z4
+	VFMADD231PS      Z4, Z3, Z31
+	ADDQ             $+704, R12
+	ADDQ             $0x40, R8
+	ADDQ             $0x08, R10
+	ADDQ             $0x40, R9
+	ADDQ             $0x08, R11
+	DECQ             R13
+	JNZ              m8pair
+	VMOVDQU32        alternate<>+0(SB), Z0
+	VPERMI2PS        Z2, Z1, Z0
+	VMOVUPS          Z0, 512(DI)
+	VSHUFPS          $0x88, Z17, Z16, Z0
+	VSHUFPS          $0xdd, Z17, Z16, Z1
+	VADDPS           Z0, Z1, Z1
+	VSHUFPS          $0x88, Z19, Z18, Z0
+	VSHUFPS          $0xdd, Z19, Z18, Z2
+	VADDPS           Z0, Z2, Z2
+	VSHUFPS          $0x88, Z2, Z1, Z0
+	VSHUFPS          $0xdd, Z2, Z1, Z1
+	VADDPS           Z0, Z1, Z1
+	VEXTRACTF64X4    $0x01, Z1, Y0
+	VADDPS           Y0, Y1, Y0
+	VEXTRACTF128     $0x01, Y0, X1
+	VADDPS           X1, X0, X0
+	VADDPS           512(DI), X0, X0
+	VSHUFPS          $0x88, Z21, Z20, Z1
+	VSHUFPS          $0xdd, Z21, Z20, Z2
+	VADDPS           Z1, Z2, Z2
+	VSHUFPS          $0x88, Z23, Z22, Z1
+	VSHUFPS          $0xdd, Z23, Z22, Z3
+	VADDPS           Z1, Z3, Z3
+	VSHUFPS          $0x88, Z3, Z2, Z1
+	VSHUFPS          $0xdd, Z3, Z2, Z2
+	VADDPS           Z1, Z2, Z2
+	VEXTRACTF64X4    $0x01, Z2, Y1
+	VADDPS           Y1, Y2, Y1
+	VEXTRACTF128     $0x01, Y1, X2
+	VADDPS           X2, X1, X1
+	VADDPS           528(DI), X1, X1
+	VSHUFPS          $0x88, Z25, Z24, Z2
+	VSHUFPS          $0xdd, Z25, Z24, Z3
+	VADDPS           Z2, Z3, Z3
+	VSHUFPS          $0x88, Z27, Z26, Z2
+	VSHUFPS          $0xdd, Z27, Z26, Z4
+	VADDPS           Z2, Z4, Z4
+	VSHUFPS          $0x88, Z4, Z3, Z2
+	VSHUFPS          $0xdd, Z4, Z3, Z3
+	VADDPS           Z2, Z3, Z3
+	VEXTRACTF64X4    $0x01, Z3, Y2
+	VADDPS           Y2, Y3, Y2
+	VEXTRACTF128     $0x01, Y2, X3
+	VADDPS           X3, X2, X2
+	VADDPS           544(DI), X2, X2
+	VSHUFPS          $0x88, Z29, Z28, Z3
+	VSHUFPS          $0xdd, Z29, Z28, Z4
+	VADDPS           Z3, Z4, Z4
+	VSHUFPS          $0x88, Z31, Z30, Z3
+	VSHUFPS          $0xdd, Z31, Z30, Z5
+	VADDPS           Z3, Z5, Z5
+	VSHUFPS          $0x88, Z5, Z4, Z3
+	VSHUFPS          $0xdd, Z5, Z4, Z4
+	VADDPS           Z3, Z4, Z4
+	VEXTRACTF64X4    $0x01, Z4, Y3
+	VADDPS           Y3, Y4, Y3
+	VEXTRACTF128     $0x01, Y3, X4
+	VADDPS           X4, X3, X3
+	VADDPS           560(DI), X3, X3
+	MOVL             beta+76(FP), R8
+	ADDL             R8, R8
+	VBROADCASTSS     alpha+24(FP), X4
+	VBROADCASTSS     beta+76(FP), X5
+	MOVL             $0x00000003, R9
+	MOVL             $0x00000001, R10
+	CMPQ             AX, $0x01
+	CMOVLEQ          R10, R9
+	KMOVW            R9, K1
+	MOVQ             CX, R9
+	VMULPS           X4, X0, X0
+	CMPL             R8, $0x00
+	JEQ              m8store0
+	VMOVUPS.Z        (R9), K1, X6
+	VFMADD231PS      X6, X5, K1, X0
+
+m8store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m8store1
+	VMOVUPS.Z   (R9), K1, X6
+	VFMADD231PS X6, X5, X0
+
+m8store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m8store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X1
+
+m8store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m8store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m8store3:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X2, X2
+	CMPL        R8, $0x00
+	JEQ         m8store4
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X2
+
+m8store4:
+	VMOVUPS     X2, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X2, X0
+	CMPL        R8, $0x00
+	JEQ         m8store5
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m8store5:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X3, X3
+	CMPL        R8, $0x00
+	JEQ         m8store6
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X3
+
+m8store6:
+	VMOVUPS     X3, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X3, X0
+	CMPL        R8, $0x00
+	JEQ         m8store7
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m8store7:
+	VMOVUPS X0, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m8columns
+	VZEROUPPER
+	RET
+
+not8:
+	CMPQ AX, $0x07
+	JNE  not7
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m7columns:
+	MOVQ      BX, R8
+	MOVQ      BX, R9
+	ADDQ      stride+48(FP), R9
+	CMPQ      AX, $0x01
+	CMOVQEQ   R8, R9
+	MOVQ      R8, R10
+	ADDQ      scales+56(FP), R10
+	MOVQ      R9, R11
+	ADDQ      scales+56(FP), R11
+	VXORPS    Z16, Z16, Z16
+	VXORPS    Z18, Z18, Z18
+	VXORPS    Z20, Z20, Z20
+	VXORPS    Z22, Z22, Z22
+	VXORPS    Z24, Z24, Z24
+	VXORPS    Z26, Z26, Z26
+	VXORPS    Z28, Z28, Z28
+	VXORPS    Z17, Z17, Z17
+	VXORPS    Z19, Z19, Z19
+	VXORPS    Z21, Z21, Z21
+	VXORPS    Z23, Z23, Z23
+	VXORPS    Z25, Z25, Z25
+	VXORPS    Z27, Z27, Z27
+	VXORPS    Z29, Z29, Z29
+	MOVQ      a+32(FP), R12
+	MOVQ      blocks+16(FP), R13
+	VMOVDQU32 pairOrder<>+0(SB), Z0
+	MOVQ      minima+64(FP), R14
+	SUBQ      scales+56(FP), R14
+	VXORPS    Y1, Y1, Y1
+	VXORPS    Y2, Y2, Y2
+	INCQ      R13
+	SHRQ      $0x01, R13
+
+m7pair:
+	VBROADCASTSD     (R10), Z3
+	VMULPS           512(R12), Z3, Z3
+	VMOVUPS          Z3, (DI)
+	VBROADCASTSD     (R11), Z3
+	VMULPS           512(R12), Z3, Z3
+	VMOVUPS          Z3, 64(DI)
+	VMOVDQU          640(R12), Y3
+	VFMADD231PS.BCST (R10)(R14*1), Y3, Y1
+	VFMADD231PS.BCST (R11)(R14*1), Y3, Y2
+	VMOVDQU          672(R12), Y3
+	VFMADD231PS.BCST 4(R10)(R14*1), Y3, Y1
+	VFMADD231PS.BCST 4(R11)(R14*1), Y3, Y2
+	PREFETCHT1       (SI)
+	PREFETCHT1       64(SI)
+	ADDQ             step+104(FP), SI
+	VPERMD           (R8), Z0, Z3
+	VPERMD           (R9), Z0, Z4
+	VMOVDQU32        (R12), Z5
+	VMOVQ            576(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     (DI), Z7
+	VFMADD231PS      Z7, Z6, Z16
+	VMOVQ            576(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     64(DI), Z5
+	VFMADD231PS      Z5, Z6, Z17
+	VMOVDQU32        64(R12), Z5
+	VMOVQ            584(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     8(DI), Z7
+	VFMADD231PS      Z7, Z6, Z18
+	VMOVQ            584(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     72(DI), Z5
+	VFMADD231PS      Z5, Z6, Z19
+	VMOVDQU32        128(R12), Z5
+	VMOVQ            592(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     16(DI), Z7
+	VFMADD231PS      Z7, Z6, Z20
+	VMOVQ            592(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     80(DI), Z5
+	VFMADD231PS      Z5, Z6, Z21
+	VMOVDQU32        192(R12), Z5
+	VMOVQ            600(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     24(DI), Z7
+	VFMADD231PS      Z7, Z6, Z22
+	VMOVQ            600(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     88(DI), Z5
+	VFMADD231PS      Z5, Z6, Z23
+	VMOVDQU32        256(R12), Z5
+	VMOVQ            608(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     32(DI), Z7
+	VFMADD231PS      Z7, Z6, Z24
+	VMOVQ            608(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     96(DI), Z5
+	VFMADD231PS      Z5, Z6, Z25
+	VMOVDQU32        320(R12), Z5
+	VMOVQ            616(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     40(DI), Z7
+	VFMADD231PS      Z7, Z6, Z26
+	VMOVQ            616(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     104(DI), Z5
+	VFMADD231PS      Z5, Z6, Z27
+	VMOVDQU32        384(R12), Z5
+	VMOVQ            624(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     48(DI), Z3
+	VFMADD231PS      Z3, Z6, Z28
+	VMOVQ            624(R12), X3
+	VPDPBUSD         Z5, Z4, Z3
+	VCVTDQ2PS        Z3, Z3
+	VPBROADCASTQ     112(DI), Z4
+	VFMADD231PS      Z4, Z3, Z29
+	ADDQ             $+704, R12
+	ADDQ             $0x40, R8
+	ADDQ             $0x08, R10
+	ADDQ             $0x40, R9
+	ADDQ             $0x08, R11
+	DECQ             R13
+	JNZ              m7pair
+	VMOVDQU32        alternate<>+0(SB), Z0
+	VPERMI2PS        Z2, Z1, Z0
+	VMOVUPS          Z0, 512(DI)
+	VSHUFPS          $0x88, Z17, Z16, Z0
+	VSHUFPS          $0xdd, Z17, Z16, Z1
+	VADDPS           Z0, Z1, Z1
+	VSHUFPS          $0x88, Z19, Z18, Z0
+	VSHUFPS          $0xdd, Z19, Z18, Z2
+	VADDPS           Z0, Z2, Z2
+	VSHUFPS          $0x88, Z2, Z1, Z0
+	VSHUFPS          $0xdd, Z2, Z1, Z1
+	VADDPS           Z0, Z1, Z1
+	VEXTRACTF64X4    $0x01, Z1, Y0
+	VADDPS           Y0, Y1, Y0
+	VEXTRACTF128     $0x01, Y0, X1
+	VADDPS           X1, X0, X0
+	VADDPS           512(DI), X0, X0
+	VSHUFPS          $0x88, Z21, Z20, Z1
+	VSHUFPS          $0xdd, Z21, Z20, Z2
+	VADDPS           Z1, Z2, Z2
+	VSHUFPS          $0x88, Z23, Z22, Z1
+	VSHUFPS          $0xdd, Z23, Z22, Z3
+	VADDPS           Z1, Z3, Z3
+	VSHUFPS          $0x88, Z3, Z2, Z1
+	VSHUFPS          $0xdd, Z3, Z2, Z2
+	VADDPS           Z1, Z2, Z2
+	VEXTRACTF64X4    $0x01, Z2, Y1
+	VADDPS           Y1, Y2, Y1
+	VEXTRACTF128     $0x01, Y1, X2
+	VADDPS           X2, X1, X1
+	VADDPS           528(DI), X1, X1
+	VSHUFPS          $0x88, Z25, Z24, Z2
+	VSHUFPS          $0xdd, Z25, Z24, Z3
+	VADDPS           Z2, Z3, Z3
+	VSHUFPS          $0x88, Z27, Z26, Z2
+	VSHUFPS          $0xdd, Z27, Z26, Z4
+	VADDPS           Z2, Z4, Z4
+	VSHUFPS          $0x88, Z4, Z3, Z2
+	VSHUFPS          $0xdd, Z4, Z3, Z3
+	VADDPS           Z2, Z3, Z3
+	VEXTRACTF64X4    $0x01, Z3, Y2
+	VADDPS           Y2, Y3, Y2
+	VEXTRACTF128     $0x01, Y2, X3
+	VADDPS           X3, X2, X2
+	VADDPS           544(DI), X2, X2
+	VSHUFPS          $0x88, Z29, Z28, Z3
+	VSHUFPS          $0xdd, Z29, Z28, Z4
+	VADDPS           Z3, Z4, Z4
+	VSHUFPS          $0x88, Z4, Z4, Z3
+	VSHUFPS          $0xdd, Z4, Z4, Z4
+	VADDPS           Z3, Z4, Z4
+	VEXTRACTF64X4    $0x01, Z4, Y3
+	VADDPS           Y3, Y4, Y3
+	VEXTRACTF128     $0x01, Y3, X4
+	VADDPS           X4, X3, X3
+	VADDPS           560(DI), X3, X3
+	MOVL             beta+76(FP), R8
+	ADDL             R8, R8
+	VBROADCASTSS     alpha+24(FP), X4
+	VBROADCASTSS     beta+76(FP), X5
+	MOVL             $0x00000003, R9
+	MOVL             $0x00000001, R10
+	CMPQ             AX, $0x01
+	CMOVLEQ          R10, R9
+	KMOVW            R9, K1
+	MOVQ             CX, R9
+	VMULPS           X4, X0, X0
+	CMPL             R8, $0x00
+	JEQ              m7store0
+	VMOVUPS.Z        (R9), K1, X6
+	VFMADD231PS      X6, X5, K1, X0
+
+m7store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m7store1
+	VMOVUPS.Z   (R9), K1, X6
+	VFMADD231PS X6, X5, X0
+
+m7store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m7store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X1
+
+m7store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m7store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m7store3:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X2, X2
+	CMPL        R8, $0x00
+	JEQ         m7store4
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X2
+
+m7store4:
+	VMOVUPS     X2, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X2, X0
+	CMPL        R8, $0x00
+	JEQ         m7store5
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m7store5:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X3, X3
+	CMPL        R8, $0x00
+	JEQ         m7store6
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X3
+
+m7store6:
+	VMOVUPS X3, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m7columns
+	VZEROUPPER
+	RET
+
+not7:
+	CMPQ AX, $0x06
+	JNE  not6
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m6columns:
+	MOVQ      BX, R8
+	MOVQ      BX, R9
+	ADDQ      stride+48(FP), R9
+	CMPQ      AX, $0x01
+	CMOVQEQ   R8, R9
+	MOVQ      R8, R10
+	ADDQ      scales+56(FP), R10
+	MOVQ      R9, R11
+	ADDQ      scales+56(FP), R11
+	VXORPS    Z16, Z16, Z16
+	VXORPS    Z18, Z18, Z18
+	VXORPS    Z20, Z20, Z20
+	VXORPS    Z22, Z22, Z22
+	VXORPS    Z24, Z24, Z24
+	VXORPS    Z26, Z26, Z26
+	VXORPS    Z17, Z17, Z17
+	VXORPS    Z19, Z19, Z19
+	VXORPS    Z21, Z21, Z21
+	VXORPS    Z23, Z23, Z23
+	VXORPS    Z25, Z25, Z25
+	VXORPS    Z27, Z27, Z27
+	MOVQ      a+32(FP), R12
+	MOVQ      blocks+16(FP), R13
+	VMOVDQU32 pairOrder<>+0(SB), Z0
+	MOVQ      minima+64(FP), R14
+	SUBQ      scales+56(FP), R14
+	VXORPS    Y1, Y1, Y1
+	VXORPS    Y2, Y2, Y2
+	INCQ      R13
+	SHRQ      $0x01, R13
+
+m6pair:
+	VBROADCASTSD     (R10), Z3
+	VMULPS           512(R12), Z3, Z3
+	VMOVUPS          Z3, (DI)
+	VBROADCASTSD     (R11), Z3
+	VMULPS           512(R12), Z3, Z3
+	VMOVUPS          Z3, 64(DI)
+	VMOVDQU          640(R12), Y3
+	VFMADD231PS.BCST (R10)(R14*1), Y3, Y1
+	VFMADD231PS.BCST (R11)(R14*1), Y3, Y2
+	VMOVDQU          672(R12), Y3
+	VFMADD231PS.BCST 4(R10)(R14*1), Y3, Y1
+	VFMADD231PS.BCST 4(R11)(R14*1), Y3, Y2
+	PREFETCHT1       (SI)
+	PREFETCHT1       64(SI)
+	ADDQ             step+104(FP), SI
+	VPERMD           (R8), Z0, Z3
+	VPERMD           (R9), Z0, Z4
+	VMOVDQU32        (R12), Z5
+	VMOVQ            576(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     (DI), Z7
+	VFMADD231PS      Z7, Z6, Z16
+	VMOVQ            576(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     64(DI), Z5
+	VFMADD231PS      Z5, Z6, Z17
+	VMOVDQU32        64(R12), Z5
+	VMOVQ            584(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     8(DI), Z7
+	VFMADD231PS      Z7, Z6, Z18
+	VMOVQ            584(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     72(DI), Z5
+	VFMADD231PS      Z5, Z6, Z19
+	VMOVDQU32        128(R12), Z5
+	VMOVQ            592(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     16(DI), Z7
+	VFMADD231PS      Z7, Z6, Z20
+	VMOVQ            592(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     80(DI), Z5
+	VFMADD231PS      Z5, Z6, Z21
+	VMOVDQU32        192(R12), Z5
+	VMOVQ            600(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     24(DI), Z7
+	VFMADD231PS      Z7, Z6, Z22
+	VMOVQ            600(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     88(DI), Z5
+	VFMADD231PS      Z5, Z6, Z23
+	VMOVDQU32        256(R12), Z5
+	VMOVQ            608(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     32(DI), Z7
+	VFMADD231PS      Z7, Z6, Z24
+	VMOVQ            608(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     96(DI), Z5
+	VFMADD231PS      Z5, Z6, Z25
+	VMOVDQU32        320(R12), Z5
+	VMOVQ            616(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     40(DI), Z3
+	VFMADD231PS      Z3, Z6, Z26
+	VMOVQ            616(R12), X3
+	VPDPBUSD         Z5, Z4, Z3
+	VCVTDQ2PS        Z3, Z3
+	VPBROADCASTQ     104(DI), Z4
+	VFMADD231PS      Z4, Z3, Z27
+	ADDQ             $+704, R12
+	ADDQ             $0x40, R8
+	ADDQ             $0x08, R10
+	ADDQ             $0x40, R9
+	ADDQ             $0x08, R11
+	DECQ             R13
+	JNZ              m6pair
+	VMOVDQU32        alternate<>+0(SB), Z0
+	VPERMI2PS        Z2, Z1, Z0
+	VMOVUPS          Z0, 512(DI)
+	VSHUFPS          $0x88, Z17, Z16, Z0
+	VSHUFPS          $0xdd, Z17, Z16, Z1
+	VADDPS           Z0, Z1, Z1
+	VSHUFPS          $0x88, Z19, Z18, Z0
+	VSHUFPS          $0xdd, Z19, Z18, Z2
+	VADDPS           Z0, Z2, Z2
+	VSHUFPS          $0x88, Z2, Z1, Z0
+	VSHUFPS          $0xdd, Z2, Z1, Z1
+	VADDPS           Z0, Z1, Z1
+	VEXTRACTF64X4    $0x01, Z1, Y0
+	VADDPS           Y0, Y1, Y0
+	VEXTRACTF128     $0x01, Y0, X1
+	VADDPS           X1, X0, X0
+	VADDPS           512(DI), X0, X0
+	VSHUFPS          $0x88, Z21, Z20, Z1
+	VSHUFPS          $0xdd, Z21, Z20, Z2
+	VADDPS           Z1, Z2, Z2
+	VSHUFPS          $0x88, Z23, Z22, Z1
+	VSHUFPS          $0xdd, Z23, Z22, Z3
+	VADDPS           Z1, Z3, Z3
+	VSHUFPS          $0x88, Z3, Z2, Z1
+	VSHUFPS          $0xdd, Z3, Z2, Z2
+	VADDPS           Z1, Z2, Z2
+	VEXTRACTF64X4    $0x01, Z2, Y1
+	VADDPS           Y1, Y2, Y1
+	VEXTRACTF128     $0x01, Y1, X2
+	VADDPS           X2, X1, X1
+	VADDPS           528(DI), X1, X1
+	VSHUFPS          $0x88, Z25, Z24, Z2
+	VSHUFPS          $0xdd, Z25, Z24, Z3
+	VADDPS           Z2, Z3, Z3
+	VSHUFPS          $0x88, Z27, Z26, Z2
+	VSHUFPS          $0xdd, Z27, Z26, Z4
+	VADDPS           Z2, Z4, Z4
+	VSHUFPS          $0x88, Z4, Z3, Z2
+	VSHUFPS          $0xdd, Z4, Z3, Z3
+	VADDPS           Z2, Z3, Z3
+	VEXTRACTF64X4    $0x01, Z3, Y2
+	VADDPS           Y2, Y3, Y2
+	VEXTRACTF128     $0x01, Y2, X3
+	VADDPS           X3, X2, X2
+	VADDPS           544(DI), X2, X2
+	MOVL             beta+76(FP), R8
+	ADDL             R8, R8
+	VBROADCASTSS     alpha+24(FP), X3
+	VBROADCASTSS     beta+76(FP), X4
+	MOVL             $0x00000003, R9
+	MOVL             $0x00000001, R10
+	CMPQ             AX, $0x01
+	CMOVLEQ          R10, R9
+	KMOVW            R9, K1
+	MOVQ             CX, R9
+	VMULPS           X3, X0, X0
+	CMPL             R8, $0x00
+	JEQ              m6store0
+	VMOVUPS.Z        (R9), K1, X5
+	VFMADD231PS      X5, X4, K1, X0
+
+m6store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m6store1
+	VMOVUPS.Z   (R9), K1, X5
+	VFMADD231PS X5, X4, X0
+
+m6store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X3, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m6store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X4, K1, X1
+
+m6store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m6store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X4, X0
+
+m6store3:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X3, X2, X2
+	CMPL        R8, $0x00
+	JEQ         m6store4
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X4, K1, X2
+
+m6store4:
+	VMOVUPS     X2, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X2, X0
+	CMPL        R8, $0x00
+	JEQ         m6store5
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X4, X0
+
+m6store5:
+	VMOVUPS X0, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m6columns
+	VZEROUPPER
+	RET
+
+not6:
+	CMPQ AX, $0x05
+	JNE  not5
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m5columns:
+	MOVQ      BX, R8
+	MOVQ      BX, R9
+	ADDQ      stride+48(FP), R9
+	CMPQ      AX, $0x01
+	CMOVQEQ   R8, R9
+	MOVQ      R8, R10
+	ADDQ      scales+56(FP), R10
+	MOVQ      R9, R11
+	ADDQ      scales+56(FP), R11
+	VXORPS    Z16, Z16, Z16
+	VXORPS    Z18, Z18, Z18
+	VXORPS    Z20, Z20, Z20
+	VXORPS    Z22, Z22, Z22
+	VXORPS    Z24, Z24, Z24
+	VXORPS    Z17, Z17, Z17
+	VXORPS    Z19, Z19, Z19
+	VXORPS    Z21, Z21, Z21
+	VXORPS    Z23, Z23, Z23
+	VXORPS    Z25, Z25, Z25
+	MOVQ      a+32(FP), R12
+	MOVQ      blocks+16(FP), R13
+	VMOVDQU32 pairOrder<>+0(SB), Z0
+	MOVQ      minima+64(FP), R14
+	SUBQ      scales+56(FP), R14
+	VXORPS    Y1, Y1, Y1
+	VXORPS    Y2, Y2, Y2
+	INCQ      R13
+	SHRQ      $0x01, R13
+
+m5pair:
+	VBROADCASTSD     (R10), Z3
+	VMULPS           512(R12), Z3, Z3
+	VMOVUPS          Z3, (DI)
+	VBROADCASTSD     (R11), Z3
+	VMULPS           512(R12), Z3, Z3
+	VMOVUPS          Z3, 64(DI)
+	VMOVDQU          640(R12), Y3
+	VFMADD231PS.BCST (R10)(R14*1), Y3, Y1
+	VFMADD231PS.BCST (R11)(R14*1), Y3, Y2
+	VMOVDQU          672(R12), Y3
+	VFMADD231PS.BCST 4(R10)(R14*1), Y3, Y1
+	VFMADD231PS.BCST 4(R11)(R14*1), Y3, Y2
+	PREFETCHT1       (SI)
+	PREFETCHT1       64(SI)
+	ADDQ             step+104(FP), SI
+	VPERMD           (R8), Z0, Z3
+	VPERMD           (R9), Z0, Z4
+	VMOVDQU32        (R12), Z5
+	VMOVQ            576(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     (DI), Z7
+	VFMADD231PS      Z7, Z6, Z16
+	VMOVQ            576(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     64(DI), Z5
+	VFMADD231PS      Z5, Z6, Z17
+	VMOVDQU32        64(R12), Z5
+	VMOVQ            584(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     8(DI), Z7
+	VFMADD231PS      Z7, Z6, Z18
+	VMOVQ            584(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     72(DI), Z5
+	VFMADD231PS      Z5, Z6, Z19
+	VMOVDQU32        128(R12), Z5
+	VMOVQ            592(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     16(DI), Z7
+	VFMADD231PS      Z7, Z6, Z20
+	VMOVQ            592(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     80(DI), Z5
+	VFMADD231PS      Z5, Z6, Z21
+	VMOVDQU32        192(R12), Z5
+	VMOVQ            600(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     24(DI), Z7
+	VFMADD231PS      Z7, Z6, Z22
+	VMOVQ            600(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     88(DI), Z5
+	VFMADD231PS      Z5, Z6, Z23
+	VMOVDQU32        256(R12), Z5
+	VMOVQ            608(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     32(DI), Z3
+	VFMADD231PS      Z3, Z6, Z24
+	VMOVQ            608(R12), X3
+	VPDPBUSD         Z5, Z4, Z3
+	VCVTDQ2PS        Z3, Z3
+	VPBROADCASTQ     96(DI), Z4
+	VFMADD231PS      Z4, Z3, Z25
+	ADDQ             $+704, R12
+	ADDQ             $0x40, R8
+	ADDQ             $0x08, R10
+	ADDQ             $0x40, R9
+	ADDQ             $0x08, R11
+	DECQ             R13
+	JNZ              m5pair
+	VMOVDQU32        alternate<>+0(SB), Z0
+	VPERMI2PS        Z2, Z1, Z0
+	VMOVUPS          Z0, 512(DI)
+	VSHUFPS          $0x88, Z17, Z16, Z0
+	VSHUFPS          $0xdd, Z17, Z16, Z1
+	VADDPS           Z0, Z1, Z1
+	VSHUFPS          $0x88, Z19, Z18, Z0
+	VSHUFPS          $0xdd, Z19, Z18, Z2
+	VADDPS           Z0, Z2, Z2
+	VSHUFPS          $0x88, Z2, Z1, Z0
+	VSHUFPS          $0xdd, Z2, Z1, Z1
+	VADDPS           Z0, Z1, Z1
+	VEXTRACTF64X4    $0x01, Z1, Y0
+	VADDPS           Y0, Y1, Y0
+	VEXTRACTF128     $0x01, Y0, X1
+	VADDPS           X1, X0, X0
+	VADDPS           512(DI), X0, X0
+	VSHUFPS          $0x88, Z21, Z20, Z1
+	VSHUFPS          $0xdd, Z21, Z20, Z2
+	VADDPS           Z1, Z2, Z2
+	VSHUFPS          $0x88, Z23, Z22, Z1
+	VSHUFPS          $0xdd, Z23, Z22, Z3
+	VADDPS           Z1, Z3, Z3
+	VSHUFPS          $0x88, Z3, Z2, Z1
+	VSHUFPS          $0xdd, Z3, Z2, Z2
+	VADDPS           Z1, Z2, Z2
+	VEXTRACTF64X4    $0x01, Z2, Y1
+	VADDPS           Y1, Y2, Y1
+	VEXTRACTF128     $0x01, Y1, X2
+	VADDPS           X2, X1, X1
+	VADDPS           528(DI), X1, X1
+	VSHUFPS          $0x88, Z25, Z24, Z2
+	VSHUFPS          $0xdd, Z25, Z24, Z3
+	VADDPS           Z2, Z3, Z3
+	VSHUFPS          $0x88, Z3, Z3, Z2
+	VSHUFPS          $0xdd, Z3, Z3, Z3
+	VADDPS           Z2, Z3, Z3
+	VEXTRACTF64X4    $0x01, Z3, Y2
+	VADDPS           Y2, Y3, Y2
+	VEXTRACTF128     $0x01, Y2, X3
+	VADDPS           X3, X2, X2
+	VADDPS           544(DI), X2, X2
+	MOVL             beta+76(FP), R8
+	ADDL             R8, R8
+	VBROADCASTSS     alpha+24(FP), X3
+	VBROADCASTSS     beta+76(FP), X4
+	MOVL             $0x00000003, R9
+	MOVL             $0x00000001, R10
+	CMPQ             AX, $0x01
+	CMOVLEQ          R10, R9
+	KMOVW            R9, K1
+	MOVQ             CX, R9
+	VMULPS           X3, X0, X0
+	CMPL             R8, $0x00
+	JEQ              m5store0
+	VMOVUPS.Z        (R9), K1, X5
+	VFMADD231PS      X5, X4, K1, X0
+
+m5store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m5store1
+	VMOVUPS.Z   (R9), K1, X5
+	VFMADD231PS X5, X4, X0
+
+m5store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X3, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m5store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X4, K1, X1
+
+m5store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m5store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X4, X0
+
+m5store3:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X3, X2, X2
+	CMPL        R8, $0x00
+	JEQ         m5store4
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X4, K1, X2
+
+m5store4:
+	VMOVUPS X2, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m5columns
+	VZEROUPPER
+	RET
+
+not5:
+	CMPQ AX, $0x04
+	JNE  not4
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m4columns:
+	MOVQ      BX, R8
+	MOVQ      BX, R9
+	ADDQ      stride+48(FP), R9
+	CMPQ      AX, $0x01
+	CMOVQEQ   R8, R9
+	MOVQ      R8, R10
+	ADDQ      scales+56(FP), R10
+	MOVQ      R9, R11
+	ADDQ      scales+56(FP), R11
+	VXORPS    Z16, Z16, Z16
+	VXORPS    Z18, Z18, Z18
+	VXORPS    Z20, Z20, Z20
+	VXORPS    Z22, Z22, Z22
+	VXORPS    Z17, Z17, Z17
+	VXORPS    Z19, Z19, Z19
+	VXORPS    Z21, Z21, Z21
+	VXORPS    Z23, Z23, Z23
+	MOVQ      a+32(FP), R12
+	MOVQ      blocks+16(FP), R13
+	VMOVDQU32 pairOrder<>+0(SB), Z0
+	MOVQ      minima+64(FP), R14
+	SUBQ      scales+56(FP), R14
+	VXORPS    Y1, Y1, Y1
+	VXORPS    Y2, Y2, Y2
+	INCQ      R13
+	SHRQ      $0x01, R13
+
+m4pair:
+	VBROADCASTSD     (R10), Z3
+	VMULPS           512(R12), Z3, Z3
+	VMOVUPS          Z3, (DI)
+	VBROADCASTSD     (R11), Z3
+	VMULPS           512(R12), Z3, Z3
+	VMOVUPS          Z3, 64(DI)
+	VMOVDQU          640(R12), Y3
+	VFMADD231PS.BCST (R10)(R14*1), Y3, Y1
+	VFMADD231PS.BCST (R11)(R14*1), Y3, Y2
+	VMOVDQU          672(R12), Y3
+	VFMADD231PS.BCST 4(R10)(R14*1), Y3, Y1
+	VFMADD231PS.BCST 4(R11)(R14*1), Y3, Y2
+	PREFETCHT1       (SI)
+	PREFETCHT1       64(SI)
+	ADDQ             step+104(FP), SI
+	VPERMD           (R8), Z0, Z3
+	VPERMD           (R9), Z0, Z4
+	VMOVDQU32        (R12), Z5
+	VMOVQ            576(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     (DI), Z7
+	VFMADD231PS      Z7, Z6, Z16
+	VMOVQ            576(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     64(DI), Z5
+	VFMADD231PS      Z5, Z6, Z17
+	VMOVDQU32        64(R12), Z5
+	VMOVQ            584(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     8(DI), Z7
+	VFMADD231PS      Z7, Z6, Z18
+	VMOVQ            584(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     72(DI), Z5
+	VFMADD231PS      Z5, Z6, Z19
+	VMOVDQU32        128(R12), Z5
+	VMOVQ            592(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     16(DI), Z7
+	VFMADD231PS      Z7, Z6, Z20
+	VMOVQ            592(R12), X6
+	VPDPBUSD         Z5, Z4, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     80(DI), Z5
+	VFMADD231PS      Z5, Z6, Z21
+	VMOVDQU32        192(R12), Z5
+	VMOVQ            600(R12), X6
+	VPDPBUSD         Z5, Z3, Z6
+	VCVTDQ2PS        Z6, Z6
+	VPBROADCASTQ     24(DI), Z3
+	VFMADD231PS      Z3, Z6, Z22
+	VMOVQ            600(R12), X3
+	VPDPBUSD         Z5, Z4, Z3
+	VCVTDQ2PS        Z3, Z3
+	VPBROADCASTQ     88(DI), Z4
+	VFMADD231PS      Z4, Z3, Z23
+	ADDQ             $+704, R12
+	ADDQ             $0x40, R8
+	ADDQ             $0x08, R10
+	ADDQ             $0x40, R9
+	ADDQ             $0x08, R11
+	DECQ             R13
+	JNZ              m4pair
+	VMOVDQU32        alternate<>+0(SB), Z0
+	VPERMI2PS        Z2, Z1, Z0
+	VMOVUPS          Z0, 512(DI)
+	VSHUFPS          $0x88, Z17, Z16, Z0
+	VSHUFPS          $0xdd, Z17, Z16, Z1
+	VADDPS           Z0, Z1, Z1
+	VSHUFPS          $0x88, Z19, Z18, Z0
+	VSHUFPS          $0xdd, Z19, Z18, Z2
+	VADDPS           Z0, Z2, Z2
+	VSHUFPS          $0x88, Z2, Z1, Z0
+	VSHUFPS          $0xdd, Z2, Z1, Z1
+	VADDPS           Z0, Z1, Z1
+	VEXTRACTF64X4    $0x01, Z1, Y0
+	VADDPS           Y0, Y1, Y0
+	VEXTRACTF128     $0x01, Y0, X1
+	VADDPS           X1, X0, X0
+	VADDPS           512(DI), X0, X0
+	VSHUFPS          $0x88, Z21, Z20, Z1
+	VSHUFPS          $0xdd, Z21, Z20, Z2
+	VADDPS           Z1, Z2, Z2
+	VSHUFPS          $0x88, Z23, Z22, Z1
+	VSHUFPS          $0xdd, Z23, Z22, Z3
+	VADDPS           Z1, Z3, Z3
+	VSHUFPS          $0x88, Z3, Z2, Z1
+	VSHUFPS          $0xdd, Z3, Z2, Z2
+	VADDPS           Z1, Z2, Z2
+	VEXTRACTF64X4    $0x01, Z2, Y1
+	VADDPS           Y1, Y2, Y1
+	VEXTRACTF128     $0x01, Y1, X2
+	VADDPS           X2, X1, X1
+	VADDPS           528(DI), X1, X1
+	MOVL             beta+76(FP), R8
+	ADDL             R8, R8
+	VBROADCASTSS     alpha+24(FP), X2
+	VBROADCASTSS     beta+76(FP), X3
+	MOVL             $0x00000003, R9
+	MOVL             $0x00000001, R10
+	CMPQ             AX, $0x01
+	CMOVLEQ          R10, R9
+	KMOVW            R9, K1
+	MOVQ             CX, R9
+	VMULPS           X2, X0, X0
+	CMPL             R8, $0x00
+	JEQ              m4store0
+	VMOVUPS.Z        (R9), K1, X4
+	VFMADD231PS      X4, X3, K1, X0
+
+m4store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m4store1
+	VMOVUPS.Z   (R9), K1, X4
+	VFMADD231PS X4, X3, X0
+
+m4store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X2, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m4store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X3, K1, X1
+
+m4store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m4store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X3, X0
+
+m4store3:
+	VMOVUPS X0, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m4columns
+	VZEROUPPER
+	RET
+
+not4:
+	VZEROUPPER
+	RET
+
+DATA alternate<>+0(SB)/4, $0x00000000
+DATA alternate<>+4(SB)/4, $0x00000010
+DATA alternate<>+8(SB)/4, $0x00000001
+DATA alternate<>+12(SB)/4, $0x00000011
+DATA alternate<>+16(SB)/4, $0x00000002
+DATA alternate<>+20(SB)/4, $0x00000012
+DATA alternate<>+24(SB)/4, $0x00000003
+DATA alternate<>+28(SB)/4, $0x00000013
+DATA alternate<>+32(SB)/4, $0x00000004
+DATA alternate<>+36(SB)/4, $0x00000014
+DATA alternate<>+40(SB)/4, $0x00000005
+DATA alternate<>+44(SB)/4, $0x00000015
+DATA alternate<>+48(SB)/4, $0x00000006
+DATA alternate<>+52(SB)/4, $0x00000016
+DATA alternate<>+56(SB)/4, $0x00000007
+DATA alternate<>+60(SB)/4, $0x00000017
+GLOBL alternate<>(SB), RODATA|NOPTR, $64
+
+// func spreadLargeAVX512(dst *byte, src *byte, row int, records int)
+// Requires: AVX, AVX512F
+TEXT ·spreadLargeAVX512(SB), NOSPLIT, $0-32
+	MOVQ      dst+0(FP), AX
+	MOVQ      src+8(FP), CX
+	MOVQ      row+16(FP), DX
+	MOVQ      records+24(FP), BX
+	VMOVDQU32 pairOrder<>+0(SB), Z0
+	MOVQ      DX, SI
+	MOVQ      DX, DI
+	MOVQ      DX, R8
+	SHLQ      $0x06, SI
+	SHLQ      $0x03, DI
+	SHLQ      $0x02, R8
+	SHLQ      $0x05, DX
+	VMOVDQU32 sumOrder<>+0(SB), Z1
+
+record:
+	VPERMD          (CX), Z0, Z2
+	VMOVDQU32       Z2, (AX)(SI*1)
+	VPERMD          64(CX), Z0, Z2
+	VMOVDQU32       Z2, 512(AX)(SI*1)
+	VPERMD          128(CX), Z0, Z2
+	VMOVDQU32       Z2, 1024(AX)(SI*1)
+	VPERMD          192(CX), Z0, Z2
+	VMOVDQU32       Z2, 1536(AX)(SI*1)
+	VMOVUPS         256(CX), Y2
+	VMOVUPS         Y2, 2048(AX)(DX*1)
+	VBROADCASTF64X4 288(CX), Z2
+	VPERMPS         Z2, Z1, Z2
+	VMOVUPS         Z2, 2304(AX)(SI*1)
+	ADDQ            $+384, CX
+	ADDQ            $+2816, AX
+	DECQ            BX
+	JNZ             record
+	VZEROUPPER
+	RET
+
+DATA sumOrder<>+0(SB)/4, $0x00000000
+DATA sumOrder<>+4(SB)/4, $0x00000004
+DATA sumOrder<>+8(SB)/4, $0x00000008
+DATA sumOrder<>+12(SB)/4, $0x0000000c
+DATA sumOrder<>+16(SB)/4, $0x00000001
+DATA sumOrder<>+20(SB)/4, $0x00000005
+DATA sumOrder<>+24(SB)/4, $0x00000009
+DATA sumOrder<>+28(SB)/4, $0x0000000d
+DATA sumOrder<>+32(SB)/4, $0x00000002
+DATA sumOrder<>+36(SB)/4, $0x00000006
+DATA sumOrder<>+40(SB)/4, $0x0000000a
+DATA sumOrder<>+44(SB)/4, $0x0000000e
+DATA sumOrder<>+48(SB)/4, $0x00000003
+DATA sumOrder<>+52(SB)/4, $0x00000007
+DATA sumOrder<>+56(SB)/4, $0x0000000b
+DATA sumOrder<>+60(SB)/4, $0x0000000f
+GLOBL sumOrder<>(SB), RODATA|NOPTR, $64
+
+// func multiplyChunkLargeAVX512VNNI(m int, n int, blocks int, alpha float32, a *byte, b *byte, stride int, scales int, minima int, factor float32, beta float32, c *float32, ldc int, next uintptr, step int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
+TEXT ·multiplyChunkLargeAVX512VNNI(SB), $1088-112
+	MOVQ m+0(FP), AX
+	CMPQ AX, $0x08
+	JNE  not8
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m8columns:
+	MOVQ         BX, R8
+	MOVQ         BX, R9
+	ADDQ         stride+48(FP), R9
+	CMPQ         AX, $0x01
+	CMOVQEQ      R8, R9
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z22, Z22, Z22
+	VXORPS       Z23, Z23, Z23
+	MOVQ         a+32(FP), R10
+	MOVQ         blocks+16(FP), R11
+	VMOVDQU32    sumOrder<>+0(SB), Z1
+	VBROADCASTSS factor+72(FP), Y0
+	MOVQ         R8, R12
+	ADDQ         minima+64(FP), R12
+	MOVQ         R9, R13
+	ADDQ         minima+64(FP), R13
+
+m8minima:
+	VMULPS       (R12), Y0, Y2
+	VMULPS       (R13), Y0, Y3
+	VINSERTF64X4 $0x01, Y3, Z2, Z2
+	VPERMPS      Z2, Z1, Z2
+	VFMADD231PS  2304(R10), Z2, Z16
+	VFMADD231PS  2368(R10), Z2, Z17
+	VFMADD231PS  2432(R10), Z2, Z18
+	VFMADD231PS  2496(R10), Z2, Z19
+	VFMADD231PS  2560(R10), Z2, Z20
+	VFMADD231PS  2624(R10), Z2, Z21
+	VFMADD231PS  2688(R10), Z2, Z22
+	VFMADD231PS  2752(R10), Z2, Z23
+	ADDQ         $+2816, R10
+	ADDQ         $0x20, R12
+	ADDQ         $0x20, R13
+	DECQ         R11
+	JNZ          m8minima
+	VMOVUPS      Z16, 512(DI)
+	VMOVUPS      Z17, 576(DI)
+	VMOVUPS      Z18, 640(DI)
+	VMOVUPS      Z19, 704(DI)
+	VMOVUPS      Z20, 768(DI)
+	VMOVUPS      Z21, 832(DI)
+	VMOVUPS      Z22, 896(DI)
+	VMOVUPS      Z23, 960(DI)
+	MOVQ         R8, R10
+	ADDQ         scales+56(FP), R10
+	MOVQ         R9, R11
+	ADDQ         scales+56(FP), R11
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z22, Z22, Z22
+	VXORPS       Z24, Z24, Z24
+	VXORPS       Z26, Z26, Z26
+	VXORPS       Z28, Z28, Z28
+	VXORPS       Z30, Z30, Z30
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
+	VXORPS       Z25, Z25, Z25
+	VXORPS       Z27, Z27, Z27
+	VXORPS       Z29, Z29, Z29
+	VXORPS       Z31, Z31, Z31
+	MOVQ         a+32(FP), R12
+	MOVQ         blocks+16(FP), R13
+	VMOVDQU32    pairOrder<>+0(SB), Z0
+
+m8block:
+	VBROADCASTF64X4 (R10), Z1
+	VMULPS          2048(R12), Z1, Z2
+	VMOVUPS         Z2, (DI)
+	VMULPS          2112(R12), Z1, Z2
+	VMOVUPS         Z2, 64(DI)
+	VMULPS          2176(R12), Z1, Z2
+	VMOVUPS         Z2, 128(DI)
+	VMULPS          2240(R12), Z1, Z1
+	VMOVUPS         Z1, 192(DI)
+	VBROADCASTF64X4 (R11), Z1
+	VMULPS          2048(R12), Z1, Z2
+	VMOVUPS         Z2, 256(DI)
+	VMULPS          2112(R12), Z1, Z2
+	VMOVUPS         Z2, 320(DI)
+	VMULPS          2176(R12), Z1, Z2
+	VMOVUPS         Z2, 384(DI)
+	VMULPS          2240(R12), Z1, Z1
+	VMOVUPS         Z1, 448(DI)
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          (R8), Z0, Z1
+	VPERMD          (R9), Z0, Z2
+	VMOVDQU32       (R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    (DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    256(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       64(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    32(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    288(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       128(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    64(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    320(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       192(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    96(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    352(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       256(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    128(DI), Z5
+	VFMADD231PS     Z5, Z4, Z24
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    384(DI), Z3
+	VFMADD231PS     Z3, Z4, Z25
+	VMOVDQU32       320(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    160(DI), Z5
+	VFMADD231PS     Z5, Z4, Z26
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    416(DI), Z3
+	VFMADD231PS     Z3, Z4, Z27
+	VMOVDQU32       384(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    192(DI), Z5
+	VFMADD231PS     Z5, Z4, Z28
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    448(DI), Z3
+	VFMADD231PS     Z3, Z4, Z29
+	VMOVDQU32       448(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    224(DI), Z1
+	VFMADD231PS     Z1, Z4, Z30
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    480(DI), Z2
+	VFMADD231PS     Z2, Z1, Z31
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          64(R8), Z0, Z1
+	VPERMD          64(R9), Z0, Z2
+	VMOVDQU32       512(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    8(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    264(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       576(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    40(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    296(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       640(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    72(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    328(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       704(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    104(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    360(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       768(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    136(DI), Z5
+	VFMADD231PS     Z5, Z4, Z24
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    392(DI), Z3
+	VFMADD231PS     Z3, Z4, Z25
+	VMOVDQU32       832(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    168(DI), Z5
+	VFMADD231PS     Z5, Z4, Z26
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    424(DI), Z3
+	VFMADD231PS     Z3, Z4, Z27
+	VMOVDQU32       896(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    200(DI), Z5
+	VFMADD231PS     Z5, Z4, Z28
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    456(DI), Z3
+	VFMADD231PS     Z3, Z4, Z29
+	VMOVDQU32       960(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    232(DI), Z1
+	VFMADD231PS     Z1, Z4, Z30
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    488(DI), Z2
+	VFMADD231PS     Z2, Z1, Z31
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          128(R8), Z0, Z1
+	VPERMD          128(R9), Z0, Z2
+	VMOVDQU32       1024(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    16(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    272(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       1088(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    48(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    304(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       1152(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    80(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    336(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       1216(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    112(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    368(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       1280(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    144(DI), Z5
+	VFMADD231PS     Z5, Z4, Z24
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    400(DI), Z3
+	VFMADD231PS     Z3, Z4, Z25
+	VMOVDQU32       1344(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    176(DI), Z5
+	VFMADD231PS     Z5, Z4, Z26
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    432(DI), Z3
+	VFMADD231PS     Z3, Z4, Z27
+	VMOVDQU32       1408(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    208(DI), Z5
+	VFMADD231PS     Z5, Z4, Z28
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    464(DI), Z3
+	VFMADD231PS     Z3, Z4, Z29
+	VMOVDQU32       1472(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    240(DI), Z1
+	VFMADD231PS     Z1, Z4, Z30
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    496(DI), Z2
+	VFMADD231PS     Z2, Z1, Z31
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          192(R8), Z0, Z1
+	VPERMD          192(R9), Z0, Z2
+	VMOVDQU32       1536(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    24(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    280(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       1600(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    56(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    312(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       1664(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    88(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    344(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       1728(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    120(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    376(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       1792(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    152(DI), Z5
+	VFMADD231PS     Z5, Z4, Z24
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    408(DI), Z3
+	VFMADD231PS     Z3, Z4, Z25
+	VMOVDQU32       1856(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    184(DI), Z5
+	VFMADD231PS     Z5, Z4, Z26
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    440(DI), Z3
+	VFMADD231PS     Z3, Z4, Z27
+	VMOVDQU32       1920(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    216(DI), Z5
+	VFMADD231PS     Z5, Z4, Z28
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    472(DI), Z3
+	VFMADD231PS     Z3, Z4, Z29
+	VMOVDQU32       1984(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    248(DI), Z1
+	VFMADD231PS     Z1, Z4, Z30
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    504(DI), Z2
+	VFMADD231PS     Z2, Z1, Z31
+	ADDQ            $+2816, R12
+	ADDQ            $+256, R8
+	ADDQ            $0x20, R10
+	ADDQ            $+256, R9
+	ADDQ            $0x20, R11
+	DECQ            R13
+	JNZ             m8block
+	VSHUFPS         $0x88, Z17, Z16, Z0
+	VSHUFPS         $0xdd, Z17, Z16, Z1
+	VADDPS          Z0, Z1, Z1
+	VADDPS          512(DI), Z1, Z1
+	VSHUFPS         $0x88, Z19, Z18, Z0
+	VSHUFPS         $0xdd, Z19, Z18, Z2
+	VADDPS          Z0, Z2, Z2
+	VADDPS          576(DI), Z2, Z2
+	VSHUFPS         $0x88, Z2, Z1, Z0
+	VSHUFPS         $0xdd, Z2, Z1, Z1
+	VADDPS          Z0, Z1, Z1
+	VEXTRACTF64X4   $0x01, Z1, Y0
+	VADDPS          Y0, Y1, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VSHUFPS         $0x88, Z21, Z20, Z1
+	VSHUFPS         $0xdd, Z21, Z20, Z2
+	VADDPS          Z1, Z2, Z2
+	VADDPS          640(DI), Z2, Z2
+	VSHUFPS         $0x88, Z23, Z22, Z1
+	VSHUFPS         $0xdd, Z23, Z22, Z3
+	VADDPS          Z1, Z3, Z3
+	VADDPS          704(DI), Z3, Z3
+	VSHUFPS         $0x88, Z3, Z2, Z1
+	VSHUFPS         $0xdd, Z3, Z2, Z2
+	VADDPS          Z1, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y1
+	VADDPS          Y1, Y2, Y1
+	VEXTRACTF128    $0x01, Y1, X2
+	VADDPS          X2, X1, X1
+	VSHUFPS         $0x88, Z25, Z24, Z2
+	VSHUFPS         $0xdd, Z25, Z24, Z3
+	VADDPS          Z2, Z3, Z3
+	VADDPS          768(DI), Z3, Z3
+	VSHUFPS         $0x88, Z27, Z26, Z2
+	VSHUFPS         $0xdd, Z27, Z26, Z4
+	VADDPS          Z2, Z4, Z4
+	VADDPS          832(DI), Z4, Z4
+	VSHUFPS         $0x88, Z4, Z3, Z2
+	VSHUFPS         $0xdd, Z4, Z3, Z3
+	VADDPS          Z2, Z3, Z3
+	VEXTRACTF64X4   $0x01, Z3, Y2
+	VADDPS          Y2, Y3, Y2
+	VEXTRACTF128    $0x01, Y2, X3
+	VADDPS          X3, X2, X2
+	VSHUFPS         $0x88, Z29, Z28, Z3
+	VSHUFPS         $0xdd, Z29, Z28, Z4
+	VADDPS          Z3, Z4, Z4
+	VADDPS          896(DI), Z4, Z4
+	VSHUFPS         $0x88, Z31, Z30, Z3
+	VSHUFPS         $0xdd, Z31, Z30, Z5
+	VADDPS          Z3, Z5, Z5
+	VADDPS          960(DI), Z5, Z5
+	VSHUFPS         $0x88, Z5, Z4, Z3
+	VSHUFPS         $0xdd, Z5, Z4, Z4
+	VADDPS          Z3, Z4, Z4
+	VEXTRACTF64X4   $0x01, Z4, Y3
+	VADDPS          Y3, Y4, Y3
+	VEXTRACTF128    $0x01, Y3, X4
+	VADDPS          X4, X3, X3
+	MOVL            beta+76(FP), R8
+	ADDL            R8, R8
+	VBROADCASTSS    alpha+24(FP), X4
+	VBROADCASTSS    beta+76(FP), X5
+	MOVL            $0x00000003, R9
+	MOVL            $0x00000001, R10
+	CMPQ            AX, $0x01
+	CMOVLEQ         R10, R9
+	KMOVW           R9, K1
+	MOVQ            CX, R9
+	VMULPS          X4, X0, X0
+	CMPL            R8, $0x00
+	JEQ             m8store0
+	VMOVUPS.Z       (R9), K1, X6
+	VFMADD231PS     X6, X5, K1, X0
+
+m8store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m8store1
+	VMOVUPS.Z   (R9), K1, X6
+	VFMADD231PS X6, X5, X0
+
+m8store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m8store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X1
+
+m8store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m8store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m8store3:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X2, X2
+	CMPL        R8, $0x00
+	JEQ         m8store4
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X2
+
+m8store4:
+	VMOVUPS     X2, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X2, X0
+	CMPL        R8, $0x00
+	JEQ         m8store5
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m8store5:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X3, X3
+	CMPL        R8, $0x00
+	JEQ         m8store6
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X3
+
+m8store6:
+	VMOVUPS     X3, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X3, X0
+	CMPL        R8, $0x00
+	JEQ         m8store7
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m8store7:
+	VMOVUPS X0, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m8columns
+	VZEROUPPER
+	RET
+
+not8:
+	CMPQ AX, $0x07
+	JNE  not7
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m7columns:
+	MOVQ         BX, R8
+	MOVQ         BX, R9
+	ADDQ         stride+48(FP), R9
+	CMPQ         AX, $0x01
+	CMOVQEQ      R8, R9
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z22, Z22, Z22
+	MOVQ         a+32(FP), R10
+	MOVQ         blocks+16(FP), R11
+	VMOVDQU32    sumOrder<>+0(SB), Z1
+	VBROADCASTSS factor+72(FP), Y0
+	MOVQ         R8, R12
+	ADDQ         minima+64(FP), R12
+	MOVQ         R9, R13
+	ADDQ         minima+64(FP), R13
+
+m7minima:
+	VMULPS       (R12), Y0, Y2
+	VMULPS       (R13), Y0, Y3
+	VINSERTF64X4 $0x01, Y3, Z2, Z2
+	VPERMPS      Z2, Z1, Z2
+	VFMADD231PS  2304(R10), Z2, Z16
+	VFMADD231PS  2368(R10), Z2, Z17
+	VFMADD231PS  2432(R10), Z2, Z18
+	VFMADD231PS  2496(R10), Z2, Z19
+	VFMADD231PS  2560(R10), Z2, Z20
+	VFMADD231PS  2624(R10), Z2, Z21
+	VFMADD231PS  2688(R10), Z2, Z22
+	ADDQ         $+2816, R10
+	ADDQ         $0x20, R12
+	ADDQ         $0x20, R13
+	DECQ         R11
+	JNZ          m7minima
+	VMOVUPS      Z16, 512(DI)
+	VMOVUPS      Z17, 576(DI)
+	VMOVUPS      Z18, 640(DI)
+	VMOVUPS      Z19, 704(DI)
+	VMOVUPS      Z20, 768(DI)
+	VMOVUPS      Z21, 832(DI)
+	VMOVUPS      Z22, 896(DI)
+	MOVQ         R8, R10
+	ADDQ         scales+56(FP), R10
+	MOVQ         R9, R11
+	ADDQ         scales+56(FP), R11
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z22, Z22, Z22
+	VXORPS       Z24, Z24, Z24
+	VXORPS       Z26, Z26, Z26
+	VXORPS       Z28, Z28, Z28
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
+	VXORPS       Z25, Z25, Z25
+	VXORPS       Z27, Z27, Z27
+	VXORPS       Z29, Z29, Z29
+	MOVQ         a+32(FP), R12
+	MOVQ         blocks+16(FP), R13
+	VMOVDQU32    pairOrder<>+0(SB), Z0
+
+m7block:
+	VBROADCASTF64X4 (R10), Z1
+	VMULPS          2048(R12), Z1, Z2
+	VMOVUPS         Z2, (DI)
+	VMULPS          2112(R12), Z1, Z2
+	VMOVUPS         Z2, 64(DI)
+	VMULPS          2176(R12), Z1, Z2
+	VMOVUPS         Z2, 128(DI)
+	VMULPS          2240(R12), Y1, Y1
+	VMOVUPS         Y1, 192(DI)
+	VBROADCASTF64X4 (R11), Z1
+	VMULPS          2048(R12), Z1, Z2
+	VMOVUPS         Z2, 256(DI)
+	VMULPS          2112(R12), Z1, Z2
+	VMOVUPS         Z2, 320(DI)
+	VMULPS          2176(R12), Z1, Z2
+	VMOVUPS         Z2, 384(DI)
+	VMULPS          2240(R12), Y1, Y1
+	VMOVUPS         Y1, 448(DI)
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          (R8), Z0, Z1
+	VPERMD          (R9), Z0, Z2
+	VMOVDQU32       (R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    (DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    256(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       64(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    32(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    288(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       128(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    64(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    320(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       192(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    96(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    352(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       256(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    128(DI), Z5
+	VFMADD231PS     Z5, Z4, Z24
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    384(DI), Z3
+	VFMADD231PS     Z3, Z4, Z25
+	VMOVDQU32       320(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    160(DI), Z5
+	VFMADD231PS     Z5, Z4, Z26
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    416(DI), Z3
+	VFMADD231PS     Z3, Z4, Z27
+	VMOVDQU32       384(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    192(DI), Z1
+	VFMADD231PS     Z1, Z4, Z28
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    448(DI), Z2
+	VFMADD231PS     Z2, Z1, Z29
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          64(R8), Z0, Z1
+	VPERMD          64(R9), Z0, Z2
+	VMOVDQU32       512(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    8(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    264(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       576(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    40(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    296(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       640(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    72(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    328(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       704(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    104(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    360(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       768(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    136(DI), Z5
+	VFMADD231PS     Z5, Z4, Z24
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    392(DI), Z3
+	VFMADD231PS     Z3, Z4, Z25
+	VMOVDQU32       832(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    168(DI), Z5
+	VFMADD231PS     Z5, Z4, Z26
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    424(DI), Z3
+	VFMADD231PS     Z3, Z4, Z27
+	VMOVDQU32       896(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    200(DI), Z1
+	VFMADD231PS     Z1, Z4, Z28
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    456(DI), Z2
+	VFMADD231PS     Z2, Z1, Z29
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          128(R8), Z0, Z1
+	VPERMD          128(R9), Z0, Z2
+	VMOVDQU32       1024(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    16(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    272(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       1088(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    48(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    304(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       1152(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    80(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    336(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       1216(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    112(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    368(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       1280(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    144(DI), Z5
+	VFMADD231PS     Z5, Z4, Z24
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    400(DI), Z3
+	VFMADD231PS     Z3, Z4, Z25
+	VMOVDQU32       1344(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    176(DI), Z5
+	VFMADD231PS     Z5, Z4, Z26
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    432(DI), Z3
+	VFMADD231PS     Z3, Z4, Z27
+	VMOVDQU32       1408(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    208(DI), Z1
+	VFMADD231PS     Z1, Z4, Z28
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    464(DI), Z2
+	VFMADD231PS     Z2, Z1, Z29
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          192(R8), Z0, Z1
+	VPERMD          192(R9), Z0, Z2
+	VMOVDQU32       1536(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    24(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    280(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       1600(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    56(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    312(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       1664(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    88(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    344(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       1728(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    120(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    376(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       1792(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    152(DI), Z5
+	VFMADD231PS     Z5, Z4, Z24
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    408(DI), Z3
+	VFMADD231PS     Z3, Z4, Z25
+	VMOVDQU32       1856(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    184(DI), Z5
+	VFMADD231PS     Z5, Z4, Z26
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    440(DI), Z3
+	VFMADD231PS     Z3, Z4, Z27
+	VMOVDQU32       1920(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    216(DI), Z1
+	VFMADD231PS     Z1, Z4, Z28
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    472(DI), Z2
+	VFMADD231PS     Z2, Z1, Z29
+	ADDQ            $+2816, R12
+	ADDQ            $+256, R8
+	ADDQ            $0x20, R10
+	ADDQ            $+256, R9
+	ADDQ            $0x20, R11
+	DECQ            R13
+	JNZ             m7block
+	VSHUFPS         $0x88, Z17, Z16, Z0
+	VSHUFPS         $0xdd, Z17, Z16, Z1
+	VADDPS          Z0, Z1, Z1
+	VADDPS          512(DI), Z1, Z1
+	VSHUFPS         $0x88, Z19, Z18, Z0
+	VSHUFPS         $0xdd, Z19, Z18, Z2
+	VADDPS          Z0, Z2, Z2
+	VADDPS          576(DI), Z2, Z2
+	VSHUFPS         $0x88, Z2, Z1, Z0
+	VSHUFPS         $0xdd, Z2, Z1, Z1
+	VADDPS          Z0, Z1, Z1
+	VEXTRACTF64X4   $0x01, Z1, Y0
+	VADDPS          Y0, Y1, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VSHUFPS         $0x88, Z21, Z20, Z1
+	VSHUFPS         $0xdd, Z21, Z20, Z2
+	VADDPS          Z1, Z2, Z2
+	VADDPS          640(DI), Z2, Z2
+	VSHUFPS         $0x88, Z23, Z22, Z1
+	VSHUFPS         $0xdd, Z23, Z22, Z3
+	VADDPS          Z1, Z3, Z3
+	VADDPS          704(DI), Z3, Z3
+	VSHUFPS         $0x88, Z3, Z2, Z1
+	VSHUFPS         $0xdd, Z3, Z2, Z2
+	VADDPS          Z1, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y1
+	VADDPS          Y1, Y2, Y1
+	VEXTRACTF128    $0x01, Y1, X2
+	VADDPS          X2, X1, X1
+	VSHUFPS         $0x88, Z25, Z24, Z2
+	VSHUFPS         $0xdd, Z25, Z24, Z3
+	VADDPS          Z2, Z3, Z3
+	VADDPS          768(DI), Z3, Z3
+	VSHUFPS         $0x88, Z27, Z26, Z2
+	VSHUFPS         $0xdd, Z27, Z26, Z4
+	VADDPS          Z2, Z4, Z4
+	VADDPS          832(DI), Z4, Z4
+	VSHUFPS         $0x88, Z4, Z3, Z2
+	VSHUFPS         $0xdd, Z4, Z3, Z3
+	VADDPS          Z2, Z3, Z3
+	VEXTRACTF64X4   $0x01, Z3, Y2
+	VADDPS          Y2, Y3, Y2
+	VEXTRACTF128    $0x01, Y2, X3
+	VADDPS          X3, X2, X2
+	VSHUFPS         $0x88, Z29, Z28, Z3
+	VSHUFPS         $0xdd, Z29, Z28, Z4
+	VADDPS          Z3, Z4, Z4
+	VADDPS          896(DI), Z4, Z4
+	VSHUFPS         $0x88, Z4, Z4, Z3
+	VSHUFPS         $0xdd, Z4, Z4, Z4
+	VADDPS          Z3, Z4, Z4
+	VEXTRACTF64X4   $0x01, Z4, Y3
+	VADDPS          Y3, Y4, Y3
+	VEXTRACTF128    $0x01, Y3, X4
+	VADDPS          X4, X3, X3
+	MOVL            beta+76(FP), R8
+	ADDL            R8, R8
+	VBROADCASTSS    alpha+24(FP), X4
+	VBROADCASTSS    beta+76(FP), X5
+	MOVL            $0x00000003, R9
+	MOVL            $0x00000001, R10
+	CMPQ            AX, $0x01
+	CMOVLEQ         R10, R9
+	KMOVW           R9, K1
+	MOVQ            CX, R9
+	VMULPS          X4, X0, X0
+	CMPL            R8, $0x00
+	JEQ             m7store0
+	VMOVUPS.Z       (R9), K1, X6
+	VFMADD231PS     X6, X5, K1, X0
+
+m7store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m7store1
+	VMOVUPS.Z   (R9), K1, X6
+	VFMADD231PS X6, X5, X0
+
+m7store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m7store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X1
+
+m7store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m7store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m7store3:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X2, X2
+	CMPL        R8, $0x00
+	JEQ         m7store4
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X2
+
+m7store4:
+	VMOVUPS     X2, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X2, X0
+	CMPL        R8, $0x00
+	JEQ         m7store5
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X5, X0
+
+m7store5:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X4, X3, X3
+	CMPL        R8, $0x00
+	JEQ         m7store6
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X5, K1, X3
+
+m7store6:
+	VMOVUPS X3, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m7columns
+	VZEROUPPER
+	RET
+
+not7:
+	CMPQ AX, $0x06
+	JNE  not6
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m6columns:
+	MOVQ         BX, R8
+	MOVQ         BX, R9
+	ADDQ         stride+48(FP), R9
+	CMPQ         AX, $0x01
+	CMOVQEQ      R8, R9
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z21, Z21, Z21
+	MOVQ         a+32(FP), R10
+	MOVQ         blocks+16(FP), R11
+	VMOVDQU32    sumOrder<>+0(SB), Z1
+	VBROADCASTSS factor+72(FP), Y0
+	MOVQ         R8, R12
+	ADDQ         minima+64(FP), R12
+	MOVQ         R9, R13
+	ADDQ         minima+64(FP), R13
+
+m6minima:
+	VMULPS       (R12), Y0, Y2
+	VMULPS       (R13), Y0, Y3
+	VINSERTF64X4 $0x01, Y3, Z2, Z2
+	VPERMPS      Z2, Z1, Z2
+	VFMADD231PS  2304(R10), Z2, Z16
+	VFMADD231PS  2368(R10), Z2, Z17
+	VFMADD231PS  2432(R10), Z2, Z18
+	VFMADD231PS  2496(R10), Z2, Z19
+	VFMADD231PS  2560(R10), Z2, Z20
+	VFMADD231PS  2624(R10), Z2, Z21
+	ADDQ         $+2816, R10
+	ADDQ         $0x20, R12
+	ADDQ         $0x20, R13
+	DECQ         R11
+	JNZ          m6minima
+	VMOVUPS      Z16, 512(DI)
+	VMOVUPS      Z17, 576(DI)
+	VMOVUPS      Z18, 640(DI)
+	VMOVUPS      Z19, 704(DI)
+	VMOVUPS      Z20, 768(DI)
+	VMOVUPS      Z21, 832(DI)
+	MOVQ         R8, R10
+	ADDQ         scales+56(FP), R10
+	MOVQ         R9, R11
+	ADDQ         scales+56(FP), R11
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z22, Z22, Z22
+	VXORPS       Z24, Z24, Z24
+	VXORPS       Z26, Z26, Z26
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
+	VXORPS       Z25, Z25, Z25
+	VXORPS       Z27, Z27, Z27
+	MOVQ         a+32(FP), R12
+	MOVQ         blocks+16(FP), R13
+	VMOVDQU32    pairOrder<>+0(SB), Z0
+
+m6block:
+	VBROADCASTF64X4 (R10), Z1
+	VMULPS          2048(R12), Z1, Z2
+	VMOVUPS         Z2, (DI)
+	VMULPS          2112(R12), Z1, Z2
+	VMOVUPS         Z2, 64(DI)
+	VMULPS          2176(R12), Z1, Z1
+	VMOVUPS         Z1, 128(DI)
+	VBROADCASTF64X4 (R11), Z1
+	VMULPS          2048(R12), Z1, Z2
+	VMOVUPS         Z2, 256(DI)
+	VMULPS          2112(R12), Z1, Z2
+	VMOVUPS         Z2, 320(DI)
+	VMULPS          2176(R12), Z1, Z1
+	VMOVUPS         Z1, 384(DI)
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          (R8), Z0, Z1
+	VPERMD          (R9), Z0, Z2
+	VMOVDQU32       (R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    (DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    256(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       64(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    32(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    288(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       128(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    64(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    320(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       192(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    96(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    352(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       256(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    128(DI), Z5
+	VFMADD231PS     Z5, Z4, Z24
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    384(DI), Z3
+	VFMADD231PS     Z3, Z4, Z25
+	VMOVDQU32       320(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    160(DI), Z1
+	VFMADD231PS     Z1, Z4, Z26
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    416(DI), Z2
+	VFMADD231PS     Z2, Z1, Z27
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          64(R8), Z0, Z1
+	VPERMD          64(R9), Z0, Z2
+	VMOVDQU32       512(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    8(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    264(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       576(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    40(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    296(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       640(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    72(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    328(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       704(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    104(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    360(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       768(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    136(DI), Z5
+	VFMADD231PS     Z5, Z4, Z24
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    392(DI), Z3
+	VFMADD231PS     Z3, Z4, Z25
+	VMOVDQU32       832(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    168(DI), Z1
+	VFMADD231PS     Z1, Z4, Z26
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    424(DI), Z2
+	VFMADD231PS     Z2, Z1, Z27
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          128(R8), Z0, Z1
+	VPERMD          128(R9), Z0, Z2
+	VMOVDQU32       1024(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    16(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    272(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       1088(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    48(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    304(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       1152(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    80(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    336(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       1216(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    112(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    368(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       1280(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    144(DI), Z5
+	VFMADD231PS     Z5, Z4, Z24
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    400(DI), Z3
+	VFMADD231PS     Z3, Z4, Z25
+	VMOVDQU32       1344(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    176(DI), Z1
+	VFMADD231PS     Z1, Z4, Z26
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    432(DI), Z2
+	VFMADD231PS     Z2, Z1, Z27
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          192(R8), Z0, Z1
+	VPERMD          192(R9), Z0, Z2
+	VMOVDQU32       1536(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    24(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    280(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       1600(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    56(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    312(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       1664(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    88(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    344(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       1728(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    120(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    376(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       1792(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    152(DI), Z5
+	VFMADD231PS     Z5, Z4, Z24
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    408(DI), Z3
+	VFMADD231PS     Z3, Z4, Z25
+	VMOVDQU32       1856(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    184(DI), Z1
+	VFMADD231PS     Z1, Z4, Z26
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    440(DI), Z2
+	VFMADD231PS     Z2, Z1, Z27
+	ADDQ            $+2816, R12
+	ADDQ            $+256, R8
+	ADDQ            $0x20, R10
+	ADDQ            $+256, R9
+	ADDQ            $0x20, R11
+	DECQ            R13
+	JNZ             m6block
+	VSHUFPS         $0x88, Z17, Z16, Z0
+	VSHUFPS         $0xdd, Z17, Z16, Z1
+	VADDPS          Z0, Z1, Z1
+	VADDPS          512(DI), Z1, Z1
+	VSHUFPS         $0x88, Z19, Z18, Z0
+	VSHUFPS         $0xdd, Z19, Z18, Z2
+	VADDPS          Z0, Z2, Z2
+	VADDPS          576(DI), Z2, Z2
+	VSHUFPS         $0x88, Z2, Z1, Z0
+	VSHUFPS         $0xdd, Z2, Z1, Z1
+	VADDPS          Z0, Z1, Z1
+	VEXTRACTF64X4   $0x01, Z1, Y0
+	VADDPS          Y0, Y1, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VSHUFPS         $0x88, Z21, Z20, Z1
+	VSHUFPS         $0xdd, Z21, Z20, Z2
+	VADDPS          Z1, Z2, Z2
+	VADDPS          640(DI), Z2, Z2
+	VSHUFPS         $0x88, Z23, Z22, Z1
+	VSHUFPS         $0xdd, Z23, Z22, Z3
+	VADDPS          Z1, Z3, Z3
+	VADDPS          704(DI), Z3, Z3
+	VSHUFPS         $0x88, Z3, Z2, Z1
+	VSHUFPS         $0xdd, Z3, Z2, Z2
+	VADDPS          Z1, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y1
+	VADDPS          Y1, Y2, Y1
+	VEXTRACTF128    $0x01, Y1, X2
+	VADDPS          X2, X1, X1
+	VSHUFPS         $0x88, Z25, Z24, Z2
+	VSHUFPS         $0xdd, Z25, Z24, Z3
+	VADDPS          Z2, Z3, Z3
+	VADDPS          768(DI), Z3, Z3
+	VSHUFPS         $0x88, Z27, Z26, Z2
+	VSHUFPS         $0xdd, Z27, Z26, Z4
+	VADDPS          Z2, Z4, Z4
+	VADDPS          832(DI), Z4, Z4
+	VSHUFPS         $0x88, Z4, Z3, Z2
+	VSHUFPS         $0xdd, Z4, Z3, Z3
+	VADDPS          Z2, Z3, Z3
+	VEXTRACTF64X4   $0x01, Z3, Y2
+	VADDPS          Y2, Y3, Y2
+	VEXTRACTF128    $0x01, Y2, X3
+	VADDPS          X3, X2, X2
+	MOVL            beta+76(FP), R8
+	ADDL            R8, R8
+	VBROADCASTSS    alpha+24(FP), X3
+	VBROADCASTSS    beta+76(FP), X4
+	MOVL            $0x00000003, R9
+	MOVL            $0x00000001, R10
+	CMPQ            AX, $0x01
+	CMOVLEQ         R10, R9
+	KMOVW           R9, K1
+	MOVQ            CX, R9
+	VMULPS          X3, X0, X0
+	CMPL            R8, $0x00
+	JEQ             m6store0
+	VMOVUPS.Z       (R9), K1, X5
+	VFMADD231PS     X5, X4, K1, X0
+
+m6store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m6store1
+	VMOVUPS.Z   (R9), K1, X5
+	VFMADD231PS X5, X4, X0
+
+m6store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X3, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m6store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X4, K1, X1
+
+m6store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m6store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X4, X0
+
+m6store3:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X3, X2, X2
+	CMPL        R8, $0x00
+	JEQ         m6store4
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X4, K1, X2
+
+m6store4:
+	VMOVUPS     X2, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X2, X0
+	CMPL        R8, $0x00
+	JEQ         m6store5
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X4, X0
+
+m6store5:
+	VMOVUPS X0, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m6columns
+	VZEROUPPER
+	RET
+
+not6:
+	CMPQ AX, $0x05
+	JNE  not5
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m5columns:
+	MOVQ         BX, R8
+	MOVQ         BX, R9
+	ADDQ         stride+48(FP), R9
+	CMPQ         AX, $0x01
+	CMOVQEQ      R8, R9
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z20, Z20, Z20
+	MOVQ         a+32(FP), R10
+	MOVQ         blocks+16(FP), R11
+	VMOVDQU32    sumOrder<>+0(SB), Z1
+	VBROADCASTSS factor+72(FP), Y0
+	MOVQ         R8, R12
+	ADDQ         minima+64(FP), R12
+	MOVQ         R9, R13
+	ADDQ         minima+64(FP), R13
+
+m5minima:
+	VMULPS       (R12), Y0, Y2
+	VMULPS       (R13), Y0, Y3
+	VINSERTF64X4 $0x01, Y3, Z2, Z2
+	VPERMPS      Z2, Z1, Z2
+	VFMADD231PS  2304(R10), Z2, Z16
+	VFMADD231PS  2368(R10), Z2, Z17
+	VFMADD231PS  2432(R10), Z2, Z18
+	VFMADD231PS  2496(R10), Z2, Z19
+	VFMADD231PS  2560(R10), Z2, Z20
+	ADDQ         $+2816, R10
+	ADDQ         $0x20, R12
+	ADDQ         $0x20, R13
+	DECQ         R11
+	JNZ          m5minima
+	VMOVUPS      Z16, 512(DI)
+	VMOVUPS      Z17, 576(DI)
+	VMOVUPS      Z18, 640(DI)
+	VMOVUPS      Z19, 704(DI)
+	VMOVUPS      Z20, 768(DI)
+	MOVQ         R8, R10
+	ADDQ         scales+56(FP), R10
+	MOVQ         R9, R11
+	ADDQ         scales+56(FP), R11
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z22, Z22, Z22
+	VXORPS       Z24, Z24, Z24
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
+	VXORPS       Z25, Z25, Z25
+	MOVQ         a+32(FP), R12
+	MOVQ         blocks+16(FP), R13
+	VMOVDQU32    pairOrder<>+0(SB), Z0
+
+m5block:
+	VBROADCASTF64X4 (R10), Z1
+	VMULPS          2048(R12), Z1, Z2
+	VMOVUPS         Z2, (DI)
+	VMULPS          2112(R12), Z1, Z2
+	VMOVUPS         Z2, 64(DI)
+	VMULPS          2176(R12), Y1, Y1
+	VMOVUPS         Y1, 128(DI)
+	VBROADCASTF64X4 (R11), Z1
+	VMULPS          2048(R12), Z1, Z2
+	VMOVUPS         Z2, 256(DI)
+	VMULPS          2112(R12), Z1, Z2
+	VMOVUPS         Z2, 320(DI)
+	VMULPS          2176(R12), Y1, Y1
+	VMOVUPS         Y1, 384(DI)
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          (R8), Z0, Z1
+	VPERMD          (R9), Z0, Z2
+	VMOVDQU32       (R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    (DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    256(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       64(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    32(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    288(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       128(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    64(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    320(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       192(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    96(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    352(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       256(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    128(DI), Z1
+	VFMADD231PS     Z1, Z4, Z24
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    384(DI), Z2
+	VFMADD231PS     Z2, Z1, Z25
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          64(R8), Z0, Z1
+	VPERMD          64(R9), Z0, Z2
+	VMOVDQU32       512(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    8(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    264(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       576(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    40(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    296(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       640(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    72(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    328(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       704(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    104(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    360(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       768(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    136(DI), Z1
+	VFMADD231PS     Z1, Z4, Z24
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    392(DI), Z2
+	VFMADD231PS     Z2, Z1, Z25
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          128(R8), Z0, Z1
+	VPERMD          128(R9), Z0, Z2
+	VMOVDQU32       1024(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    16(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    272(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       1088(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    48(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    304(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       1152(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    80(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    336(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       1216(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    112(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    368(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       1280(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    144(DI), Z1
+	VFMADD231PS     Z1, Z4, Z24
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    400(DI), Z2
+	VFMADD231PS     Z2, Z1, Z25
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          192(R8), Z0, Z1
+	VPERMD          192(R9), Z0, Z2
+	VMOVDQU32       1536(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    24(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    280(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       1600(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    56(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    312(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       1664(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    88(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    344(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       1728(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    120(DI), Z5
+	VFMADD231PS     Z5, Z4, Z22
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    376(DI), Z3
+	VFMADD231PS     Z3, Z4, Z23
+	VMOVDQU32       1792(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    152(DI), Z1
+	VFMADD231PS     Z1, Z4, Z24
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    408(DI), Z2
+	VFMADD231PS     Z2, Z1, Z25
+	ADDQ            $+2816, R12
+	ADDQ            $+256, R8
+	ADDQ            $0x20, R10
+	ADDQ            $+256, R9
+	ADDQ            $0x20, R11
+	DECQ            R13
+	JNZ             m5block
+	VSHUFPS         $0x88, Z17, Z16, Z0
+	VSHUFPS         $0xdd, Z17, Z16, Z1
+	VADDPS          Z0, Z1, Z1
+	VADDPS          512(DI), Z1, Z1
+	VSHUFPS         $0x88, Z19, Z18, Z0
+	VSHUFPS         $0xdd, Z19, Z18, Z2
+	VADDPS          Z0, Z2, Z2
+	VADDPS          576(DI), Z2, Z2
+	VSHUFPS         $0x88, Z2, Z1, Z0
+	VSHUFPS         $0xdd, Z2, Z1, Z1
+	VADDPS          Z0, Z1, Z1
+	VEXTRACTF64X4   $0x01, Z1, Y0
+	VADDPS          Y0, Y1, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VSHUFPS         $0x88, Z21, Z20, Z1
+	VSHUFPS         $0xdd, Z21, Z20, Z2
+	VADDPS          Z1, Z2, Z2
+	VADDPS          640(DI), Z2, Z2
+	VSHUFPS         $0x88, Z23, Z22, Z1
+	VSHUFPS         $0xdd, Z23, Z22, Z3
+	VADDPS          Z1, Z3, Z3
+	VADDPS          704(DI), Z3, Z3
+	VSHUFPS         $0x88, Z3, Z2, Z1
+	VSHUFPS         $0xdd, Z3, Z2, Z2
+	VADDPS          Z1, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y1
+	VADDPS          Y1, Y2, Y1
+	VEXTRACTF128    $0x01, Y1, X2
+	VADDPS          X2, X1, X1
+	VSHUFPS         $0x88, Z25, Z24, Z2
+	VSHUFPS         $0xdd, Z25, Z24, Z3
+	VADDPS          Z2, Z3, Z3
+	VADDPS          768(DI), Z3, Z3
+	VSHUFPS         $0x88, Z3, Z3, Z2
+	VSHUFPS         $0xdd, Z3, Z3, Z3
+	VADDPS          Z2, Z3, Z3
+	VEXTRACTF64X4   $0x01, Z3, Y2
+	VADDPS          Y2, Y3, Y2
+	VEXTRACTF128    $0x01, Y2, X3
+	VADDPS          X3, X2, X2
+	MOVL            beta+76(FP), R8
+	ADDL            R8, R8
+	VBROADCASTSS    alpha+24(FP), X3
+	VBROADCASTSS    beta+76(FP), X4
+	MOVL            $0x00000003, R9
+	MOVL            $0x00000001, R10
+	CMPQ            AX, $0x01
+	CMOVLEQ         R10, R9
+	KMOVW           R9, K1
+	MOVQ            CX, R9
+	VMULPS          X3, X0, X0
+	CMPL            R8, $0x00
+	JEQ             m5store0
+	VMOVUPS.Z       (R9), K1, X5
+	VFMADD231PS     X5, X4, K1, X0
+
+m5store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m5store1
+	VMOVUPS.Z   (R9), K1, X5
+	VFMADD231PS X5, X4, X0
+
+m5store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X3, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m5store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X4, K1, X1
+
+m5store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m5store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X4, X0
+
+m5store3:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X3, X2, X2
+	CMPL        R8, $0x00
+	JEQ         m5store4
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X4, K1, X2
+
+m5store4:
+	VMOVUPS X2, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m5columns
+	VZEROUPPER
+	RET
+
+not5:
+	CMPQ AX, $0x04
+	JNE  not4
+	MOVQ n+8(FP), AX
+	MOVQ c+80(FP), CX
+	MOVQ ldc+88(FP), DX
+	SHLQ $0x02, DX
+	MOVQ b+40(FP), BX
+	MOVQ next+96(FP), SI
+	LEAQ 63(SP), DI
+	ANDQ $-64, DI
+
+m4columns:
+	MOVQ         BX, R8
+	MOVQ         BX, R9
+	ADDQ         stride+48(FP), R9
+	CMPQ         AX, $0x01
+	CMOVQEQ      R8, R9
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z19, Z19, Z19
+	MOVQ         a+32(FP), R10
+	MOVQ         blocks+16(FP), R11
+	VMOVDQU32    sumOrder<>+0(SB), Z1
+	VBROADCASTSS factor+72(FP), Y0
+	MOVQ         R8, R12
+	ADDQ         minima+64(FP), R12
+	MOVQ         R9, R13
+	ADDQ         minima+64(FP), R13
+
+m4minima:
+	VMULPS       (R12), Y0, Y2
+	VMULPS       (R13), Y0, Y3
+	VINSERTF64X4 $0x01, Y3, Z2, Z2
+	VPERMPS      Z2, Z1, Z2
+	VFMADD231PS  2304(R10), Z2, Z16
+	VFMADD231PS  2368(R10), Z2, Z17
+	VFMADD231PS  2432(R10), Z2, Z18
+	VFMADD231PS  2496(R10), Z2, Z19
+	ADDQ         $+2816, R10
+	ADDQ         $0x20, R12
+	ADDQ         $0x20, R13
+	DECQ         R11
+	JNZ          m4minima
+	VMOVUPS      Z16, 512(DI)
+	VMOVUPS      Z17, 576(DI)
+	VMOVUPS      Z18, 640(DI)
+	VMOVUPS      Z19, 704(DI)
+	MOVQ         R8, R10
+	ADDQ         scales+56(FP), R10
+	MOVQ         R9, R11
+	ADDQ         scales+56(FP), R11
+	VXORPS       Z16, Z16, Z16
+	VXORPS       Z18, Z18, Z18
+	VXORPS       Z20, Z20, Z20
+	VXORPS       Z22, Z22, Z22
+	VXORPS       Z17, Z17, Z17
+	VXORPS       Z19, Z19, Z19
+	VXORPS       Z21, Z21, Z21
+	VXORPS       Z23, Z23, Z23
+	MOVQ         a+32(FP), R12
+	MOVQ         blocks+16(FP), R13
+	VMOVDQU32    pairOrder<>+0(SB), Z0
+
+m4block:
+	VBROADCASTF64X4 (R10), Z1
+	VMULPS          2048(R12), Z1, Z2
+	VMOVUPS         Z2, (DI)
+	VMULPS          2112(R12), Z1, Z1
+	VMOVUPS         Z1, 64(DI)
+	VBROADCASTF64X4 (R11), Z1
+	VMULPS          2048(R12), Z1, Z2
+	VMOVUPS         Z2, 256(DI)
+	VMULPS          2112(R12), Z1, Z1
+	VMOVUPS         Z1, 320(DI)
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          (R8), Z0, Z1
+	VPERMD          (R9), Z0, Z2
+	VMOVDQU32       (R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    (DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    256(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       64(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    32(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    288(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       128(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    64(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    320(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       192(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    96(DI), Z1
+	VFMADD231PS     Z1, Z4, Z22
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    352(DI), Z2
+	VFMADD231PS     Z2, Z1, Z23
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          64(R8), Z0, Z1
+	VPERMD          64(R9), Z0, Z2
+	VMOVDQU32       512(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    8(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    264(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       576(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    40(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    296(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       640(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    72(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    328(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       704(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    104(DI), Z1
+	VFMADD231PS     Z1, Z4, Z22
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    360(DI), Z2
+	VFMADD231PS     Z2, Z1, Z23
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          128(R8), Z0, Z1
+	VPERMD          128(R9), Z0, Z2
+	VMOVDQU32       1024(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    16(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    272(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       1088(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    48(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    304(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       1152(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    80(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    336(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       1216(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    112(DI), Z1
+	VFMADD231PS     Z1, Z4, Z22
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    368(DI), Z2
+	VFMADD231PS     Z2, Z1, Z23
+	PREFETCHT1      (SI)
+	PREFETCHT1      64(SI)
+	ADDQ            step+104(FP), SI
+	VPERMD          192(R8), Z0, Z1
+	VPERMD          192(R9), Z0, Z2
+	VMOVDQU32       1536(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    24(DI), Z5
+	VFMADD231PS     Z5, Z4, Z16
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    280(DI), Z3
+	VFMADD231PS     Z3, Z4, Z17
+	VMOVDQU32       1600(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    56(DI), Z5
+	VFMADD231PS     Z5, Z4, Z18
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    312(DI), Z3
+	VFMADD231PS     Z3, Z4, Z19
+	VMOVDQU32       1664(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    88(DI), Z5
+	VFMADD231PS     Z5, Z4, Z20
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z2, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    344(DI), Z3
+	VFMADD231PS     Z3, Z4, Z21
+	VMOVDQU32       1728(R12), Z3
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z1, Z4
+	VCVTDQ2PS       Z4, Z4
+	VPBROADCASTQ    120(DI), Z1
+	VFMADD231PS     Z1, Z4, Z22
+	VXORPS          Z1, Z1, Z1
+	VPDPBUSD        Z3, Z2, Z1
+	VCVTDQ2PS       Z1, Z1
+	VPBROADCASTQ    376(DI), Z2
+	VFMADD231PS     Z2, Z1, Z23
+	ADDQ            $+2816, R12
+	ADDQ            $+256, R8
+	ADDQ            $0x20, R10
+	ADDQ            $+256, R9
+	ADDQ            $0x20, R11
+	DECQ            R13
+	JNZ             m4block
+	VSHUFPS         $0x88, Z17, Z16, Z0
+	VSHUFPS         $0xdd, Z17, Z16, Z1
+	VADDPS          Z0, Z1, Z1
+	VADDPS          512(DI), Z1, Z1
+	VSHUFPS         $0x88, Z19, Z18, Z0
+	VSHUFPS         $0xdd, Z19, Z18, Z2
+	VADDPS          Z0, Z2, Z2
+	VADDPS          576(DI), Z2, Z2
+	VSHUFPS         $0x88, Z2, Z1, Z0
+	VSHUFPS         $0xdd, Z2, Z1, Z1
+	VADDPS          Z0, Z1, Z1
+	VEXTRACTF64X4   $0x01, Z1, Y0
+	VADDPS          Y0, Y1, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X0
+	VSHUFPS         $0x88, Z21, Z20, Z1
+	VSHUFPS         $0xdd, Z21, Z20, Z2
+	VADDPS          Z1, Z2, Z2
+	VADDPS          640(DI), Z2, Z2
+	VSHUFPS         $0x88, Z23, Z22, Z1
+	VSHUFPS         $0xdd, Z23, Z22, Z3
+	VADDPS          Z1, Z3, Z3
+	VADDPS          704(DI), Z3, Z3
+	VSHUFPS         $0x88, Z3, Z2, Z1
+	VSHUFPS         $0xdd, Z3, Z2, Z2
+	VADDPS          Z1, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y1
+	VADDPS          Y1, Y2, Y1
+	VEXTRACTF128    $0x01, Y1, X2
+	VADDPS          X2, X1, X1
+	MOVL            beta+76(FP), R8
+	ADDL            R8, R8
+	VBROADCASTSS    alpha+24(FP), X2
+	VBROADCASTSS    beta+76(FP), X3
+	MOVL            $0x00000003, R9
+	MOVL            $0x00000001, R10
+	CMPQ            AX, $0x01
+	CMOVLEQ         R10, R9
+	KMOVW           R9, K1
+	MOVQ            CX, R9
+	VMULPS          X2, X0, X0
+	CMPL            R8, $0x00
+	JEQ             m4store0
+	VMOVUPS.Z       (R9), K1, X4
+	VFMADD231PS     X4, X3, K1, X0
+
+m4store0:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X0, X0
+	CMPL        R8, $0x00
+	JEQ         m4store1
+	VMOVUPS.Z   (R9), K1, X4
+	VFMADD231PS X4, X3, X0
+
+m4store1:
+	VMOVUPS     X0, K1, (R9)
+	ADDQ        DX, R9
+	VMULPS      X2, X1, X1
+	CMPL        R8, $0x00
+	JEQ         m4store2
+	VMOVUPS.Z   (R9), K1, X0
+	VFMADD231PS X0, X3, K1, X1
+
+m4store2:
+	VMOVUPS     X1, K1, (R9)
+	ADDQ        DX, R9
+	VPERMILPD   $0x01, X1, X0
+	CMPL        R8, $0x00
+	JEQ         m4store3
+	VMOVUPS.Z   (R9), K1, X1
+	VFMADD231PS X1, X3, X0
+
+m4store3:
+	VMOVUPS X0, K1, (R9)
+	ADDQ    $0x08, CX
+	MOVQ    stride+48(FP), R13
+	LEAQ    (BX)(R13*2), BX
+	SUBQ    $0x02, AX
+	JGT     m4columns
+	VZEROUPPER
+	RET
+
+not4:
+	VZEROUPPER
+	RET
+
 // func multiplyBytesAVX512VNNI(m int, width int, groups int, alpha float32, a *byte, lda int, panel *byte, scales *float32, sums *float32, beta float32, c *float32, ldc int)
 // Requires: AVX, AVX512DQ, AVX512F, BMI2, MMX+
 TEXT ·multiplyBytesAVX512VNNI(SB), NOSPLIT, $0-96

@@ -364,7 +364,7 @@ func TestBlocksBits(t *testing.T) {
 		for _, rows := range [][2]int{{1, MaxDotRows}, {MaxDotRows + 1, 37}} {
 			least, most := rows[0], rows[1]
 			r := NewRand(31)
-			g := newBlockCase(f, false, most, 203, 768, r)
+			g := newBlockCase(f, false, most, 203, 768+f.Elems, r) // an odd number of small blocks
 			parallel.SetThreads(1)
 			want := g.run(Rounded)
 			for _, threads := range []int{2, 3, 5} {

@@ -42,7 +42,8 @@
 // Up to 16 rows of a, as in decoding, are quantised themselves: 32 elements become bytes
 // and a scale. A block is unpacked to bytes in registers, its products with the bytes of a are
 // added up as integers, and every 32 elements' sum is scaled and added in float32. So a
-// block is read from memory once, and never written in another form. What rounding a to
+// block is read from memory once, and never written in another form. For more rows than a few AVX512_VNNI unpacks a row of blocks
+// once, into the level-1 cache, and adds up two groups of 32 elements side by side: each row in the order that it has by itself. What rounding a to
 // bytes costs is half a percent to one of a result's magnitude. The bytes of weights are
 // unsigned for the instructions that multiply them: what they are too large by, and
 // minima, is subtracted times the sums of a's bytes. The levels from avx512 on use AVX512_VNNI

@@ -65,6 +65,8 @@ const (
 	// turnedDepth is the part of k that is transposed at a time where dot products need
 	// the columns of b as rows.
 	turnedDepth = maxRows * (maxDepth + 16) / maxDotColumns
+	// rowsBytes is the memory of a task for rows of a.
+	rowsBytes = maxRows * (maxDepth + 16) * 4
 	// leastTurned is the depth below which packTransposed would write past it.
 	leastTurned = 16
 )
@@ -414,7 +416,7 @@ func (p *product) scratch() *scratch {
 // needRows gives s the memory at rows, which few products use and which is ten times that of a panel.
 func (s *scratch) needRows() {
 	if s.rowsMemory == nil {
-		s.rowsMemory = make([]float32, maxRows*(maxDepth+16)+16)
+		s.rowsMemory = make([]float32, rowsBytes/4+16)
 		s.rows = aligned(&s.rowsMemory[0])
 	}
 }

@@ -22,7 +22,7 @@ var blockSizes = []struct {
 	{"IQ4_XS", Blocks{Elems: 256, Bytes: 136, Vector: VectorIQ4_XS}},
 }
 
-// BenchmarkStream is products of a row by weights that come from memory, as decoding has them: the rate at which
+// BenchmarkStream is products of few rows by weights that come from memory, as decoding has them: the rate at which
 // 128 MiB of weights are read, to hold against memory of BenchmarkMachine.
 func BenchmarkStream(b *testing.B) {
 	const size = 128 << 20
@@ -30,11 +30,15 @@ func BenchmarkStream(b *testing.B) {
 	for i := range half {
 		half[i] = 0x3f80
 	}
+	single := make([]float32, size/4)
+	for i := range single {
+		single[i] = 1
+	}
 	blocks := make([]byte, size)
 	for i := range blocks {
 		blocks[i] = byte(i*i>>8)&15 | 0x60
 	}
-	for _, m := range []int{1, 4} {
+	for _, m := range []int{1, 2, 4, 8, 16} {
 		for _, k := range []int{576, 1536, 2048, 8192} {
 			run := func(name string, n int, gemm func(x, y []float32)) {
 				b.Run(fmt.Sprintf("%s/m=%d/k=%d", name, m, k), func(b *testing.B) {
@@ -49,6 +53,7 @@ func BenchmarkStream(b *testing.B) {
 					b.ReportMetric(size*float64(b.N)/(benchclock.Now()-start).Seconds()/1e9, "GB/s")
 				})
 			}
+			run("f32", len(single)/k, func(x, y []float32) { GemmNT(m, len(single)/k, k, 1, x, k, single, k, 0, y, len(single)/k) })
 			n := len(half) / k
 			run("bf16", n, func(x, y []float32) { GemmNTBF16(Exact, m, n, k, 1, x, k, half, k, 0, y, n) })
 			for i := range blockSizes {

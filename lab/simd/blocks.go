@@ -103,6 +103,7 @@ func emitBlocks() {
 		}
 		unpackBlocks(f)
 	}
+	emitRows()
 	for _, v := range byteISAs {
 		for _, kind := range bytePanels(v) {
 			multiplyBytes(v, kind)
