@@ -160,6 +160,9 @@ func TestSequence(t *testing.T) {
 		if got := s.Lower(); got > s.Mean() || math.Abs(got-want) > 0.03 || got < want-2.0/levels {
 			t.Errorf("floor %v: lower bound %v of the mean %v, want about %v", floor, got, s.Mean(), want)
 		}
+		if s.Refuted() && s.Lower() < s.Bound {
+			t.Errorf("floor %v: the mean is above %v, and said to be above %v", floor, s.Bound, s.Lower())
+		}
 		if !s.Refuted() || s.Count() != 400 {
 			t.Errorf("floor %v: a mean of %v does not refute 0.1", floor, s.Mean())
 		}
@@ -229,4 +232,15 @@ func hoeffdingBentkus(losses []float64, floor, delta float64) float64 {
 		}
 	}
 	return floor + (1-floor)*high
+}
+
+// TestRefutedIsAboveTheBound: at the moment at which a bound is refuted the mean is said to be above it, between two levels of the grid, too.
+func TestRefutedIsAboveTheBound(t *testing.T) {
+	s := NewSequence(0.15, -1, 0.05)
+	for !s.Refuted() {
+		s.Add(0.34)
+	}
+	if got := s.Lower(); got < 0.15 {
+		t.Errorf("the mean is above %v, want at least 0.15", got)
+	}
 }

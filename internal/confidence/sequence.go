@@ -59,10 +59,14 @@ func (s *Sequence) Mean() float64 { return s.sum / float64(max(1, s.n)) }
 
 // Lower is what the mean is above with the confidence asked for, at every moment at once.
 func (s *Sequence) Lower() float64 {
-	if s.lower == 0 {
-		return s.Floor
+	low := s.Floor
+	if s.lower > 0 {
+		low = s.level(s.lower - 1)
 	}
-	return s.level(s.lower - 1)
+	if s.refuted { // which the grid may not have come to
+		low = max(low, s.Bound)
+	}
+	return low
 }
 
 // Refuted tells that the mean was shown to be above Bound. It stays so.
