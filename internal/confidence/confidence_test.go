@@ -238,7 +238,7 @@ func hoeffdingBentkus(losses []float64, floor, delta float64) float64 {
 func TestRefutedIsAboveTheBound(t *testing.T) {
 	s := NewSequence(0.15, -1, 0.05)
 	for !s.Refuted() {
-		s.Add(0.34)
+		s.Add(0.18)
 	}
 	if got := s.Lower(); got < 0.15 {
 		t.Errorf("the mean is above %v, want at least 0.15", got)
