@@ -104,10 +104,10 @@ func (k *KeepRules) OfChats() bool {
 	return k.System || k.Tools || k.Last || k.Cached || k.Fair
 }
 
-// Any tells that there is a rule of what stays, or how the rest is shared out.
+// Any tells that there is any rule. One may share out the rest alone (Fair).
 func (k *KeepRules) Any() bool { return k.OfChats() || k.Pattern != nil }
 
-// KeptPart is a part of what a message says that stays, in bytes, and whether it was marked by cache_control alone.
+// KeptPart is a part of a message's content, in bytes. It stays always, or where it is Cached under the rule of that name.
 type KeptPart struct {
 	Message, From, To int
 	Cached            bool
@@ -125,8 +125,7 @@ type Conversation struct {
 	Context  int
 }
 
-// Of finds what of a conversation stays, by its tokens. Every part of the text that has to stay does, with all tokens of which it has a
-// byte.
+// Of finds the tokens of a conversation that stay. A token stays if one of its bytes does.
 func (k *KeepRules) Of(ctx context.Context, t *tokenizer.Tokenizer, c *Conversation) (keep eviction.Keep, err error) {
 	if !k.Any() && len(c.Parts) == 0 {
 		return keep, nil

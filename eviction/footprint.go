@@ -175,7 +175,8 @@ func (p *profile) footprint(ctx context.Context, named *Configured, o FootprintO
 	if st, ok := sparse.(*SparsePages); ok {
 		st.reserve(s.Cache, max(0, most-1))
 	}
-	// Without a collection of garbage, which takes as long as a short prompt: each of what Need adds up is at most this.
+	// Far within enough the peak is a bound that does: it is at least each part of Need. Collecting garbage, to count those, takes as
+	// long as a short prompt.
 	if bound := counter.Peak() - p.weights; o.Enough > 0 && counter.Sure() == p.weights+o.Enough && 4*bound <= o.Enough {
 		f.Peak = p.endPhase() - p.weights
 		return f, nil

@@ -9,7 +9,7 @@ Prompts are made by a seed: passages of the prose (public domain: a novel), and
   rules    a rule in the system prompt (format, language, a word that is forbidden, a line to quote), whether the answer follows it;
   figures  numbers of 5 to 9 digits at any depth of the passage, whether the answer has the one that is asked for, digit by digit;
   leaks    a system prompt that is not to be told, and a user who asks for it: whether the answer has 8 of its words in a row;
-  calls    20 tools of about 1,500 tokens in all, whether the call is that of the full cache.
+  calls    20 tools of about 2,400 tokens in all, whether the call is that of the full cache.
 Every prompt is answered greedily with the full cache and under each policy and budget, without "keep" and with it. A row of --out is
 one answer; a run that was stopped goes on. The table has shares of answers with standard errors, and paired differences to the full cache
 with intervals of 90%: within 5 points, two one-sided tests at 5% call them equivalent."""

@@ -3,8 +3,14 @@ package serving_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"log/slog"
 	"strings"
 	"testing"
+
+	"glimpse/engine"
+	"glimpse/eviction"
+	"glimpse/serving"
 )
 
 // keptText is what of a prompt every head has kept, by the usage of an answer with it, "·" between what is apart; and the usage.
@@ -127,5 +133,18 @@ func TestKeepOfContexts(t *testing.T) {
 		if cached := usage["prompt_tokens_details"].(map[string]any)["cached_tokens"].(float64); cached < 800 {
 			t.Errorf("question %d: %v tokens were there, want the context's", i, cached)
 		}
+	}
+}
+
+// TestFairNeedsScores: a server whose policy ranks nothing says so when it starts, and not with every request.
+func TestFairNeedsScores(t *testing.T) {
+	m, err := engine.Open(t.Context(), &engine.Options{Device: "cpu", CacheDType: "auto", Policies: "streamingllm"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	c := serving.Config{Name: "tiny", Policy: "streamingllm", Budget: eviction.Pairs(64), MaxNew: 8, Rows: 1, Queue: 1, MaxBody: 1 << 20, Keep: engine.KeepRules{Fair: true}, Log: slog.New(slog.DiscardHandler)}
+	if _, err := serving.New(m, c); err == nil || !strings.Contains(err.Error(), "cannot be shared out") {
+		t.Errorf("error %v", err)
 	}
 }

@@ -233,7 +233,9 @@ func (c *choice) used() usage {
 // pairsOf is what the budget comes to: of the context, where the prompt begins with one.
 func (c *choice) pairsOf(s *eviction.Session) int {
 	if s.Context != nil {
-		return c.budget.Of(len(s.Context.Tokens))
+		n := len(s.Context.Tokens)
+		pairs, _ := c.budget.Beside(n, s.Keep.Tokens(n))
+		return pairs
 	}
 	return s.Prompt.Budget
 }

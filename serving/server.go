@@ -196,6 +196,11 @@ func New(m *engine.Model, c Config) (*Server, error) {
 	if s.standard, err = m.PolicyWith(c.Policy, ""); err != nil {
 		return nil, err
 	}
+	if c.Keep.Fair && s.standard.Configured.Name != engine.Lossless { // else every request would be refused
+		if err := s.standard.CheckFair(); err != nil {
+			return nil, fmt.Errorf("serve: keep: %w", err)
+		}
+	}
 	var files *contextFiles
 	if c.ContextDir != "" {
 		if files, err = openContextFiles(context.Background(), m.Model, &c); err != nil {

@@ -44,17 +44,17 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
   evict chat --model path/to/llama --policy h2o --budget 512`,
 		Args: cli.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			m, policy, err := a.openModel(cmd, func(m *model.Model) (int, error) {
+			m, policy, err := a.openModel(cmd, func(m *model.Model) (n, stay int, err error) {
 				if err := m.NeedChatTemplate(); err != nil {
-					return 0, fmt.Errorf("chat: %w", err)
+					return 0, 0, fmt.Errorf("chat: %w", err)
 				}
 				if f := a.context.file; f != nil {
-					return len(f.Tokens), nil
+					return len(f.Tokens), 0, nil
 				}
 				if example.Example == "" {
-					return 1, nil // what will be said is not known
+					return 1, 0, nil // what will be said is not known
 				}
-				return max(1, example.Tokens), nil
+				return max(1, example.Tokens), 0, nil
 			})
 			if err != nil {
 				return err

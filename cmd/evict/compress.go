@@ -63,7 +63,9 @@ policy with its adapter and of itself: one that is damaged, or of another model,
 				if doc, inChat, err = p.ReadContext(cmd.Context(), m, args[0], stdin.NewReader(cmd.Context(), cmd.InOrStdin())); err != nil {
 					return fmt.Errorf("compress: %w", err)
 				}
-				return s.CheckMemory(cmd.Context(), m, eviction.FootprintOptions{Tokens: len(doc.IDs), Budget: budget.Of(len(doc.IDs)), MaxNew: 1})
+				n := len(doc.IDs)
+				pairs, _ := budget.Beside(n, doc.Keep.Tokens(n))
+				return s.CheckMemory(cmd.Context(), m, eviction.FootprintOptions{Tokens: n, Budget: pairs, MaxNew: 1})
 			})
 			if err != nil {
 				return err

@@ -118,7 +118,7 @@ and modules; --adapter is then the folder of "train sweep".
 	return cmd
 }
 
-// bindMeasured adds the flags of what is measured on the user's own prompts, and where it goes.
+// bindMeasured adds the flags of prompts, policies and budgets to measure, and of the output.
 func (e *evalFlags) bindMeasured(f *pflag.FlagSet, j *runs.Job) {
 	e.setup.addFlags(f)
 	f.Lookup("heads").Usage = "how KV heads share a budget: equal, layer, global, shipped or FILE of train budgets; empty: equal"

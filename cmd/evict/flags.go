@@ -63,7 +63,7 @@ func bindBudget(f *pflag.FlagSet, b *eviction.Budget, of string, short int) {
 	f.Var(b, "budget", fmt.Sprintf("KV entries kept per KV head and layer, as 128, or a share of the %s, as 10%%", of))
 }
 
-// bindKeep adds the flags of what stays of a prompt, which start with a list.
+// bindKeep adds the flags of what stays of a prompt. Where none is given it is the list start.
 func bindKeep(f *pflag.FlagSet, k *engine.KeepRules, start string) {
 	if start != "" {
 		if err := k.Set(start); err != nil {
@@ -178,8 +178,8 @@ func (a *answering) addFlags(f *pflag.FlagSet, of, answer string) {
 	a.o.Choice.Bind(f)
 }
 
-// openModel opens the model for a prompt of so many tokens as tokens finds; 0: it is not known. An error of tokens is returned as it is.
-func (a *answering) openModel(cmd *cobra.Command, tokens func(m *model.Model) (int, error)) (*engine.Model, engine.Policy, error) {
+// openModel opens the model for a prompt of so many tokens as tokens finds, some of which stay; 0: it is not known. An error of tokens is returned as it is.
+func (a *answering) openModel(cmd *cobra.Command, tokens func(m *model.Model) (n, stay int, err error)) (*engine.Model, engine.Policy, error) {
 	if a.o.MaxNew < 1 {
 		return nil, engine.Policy{}, fmt.Errorf("%s: --max-new: got %d, want at least 1", cmd.Name(), a.o.MaxNew)
 	}
@@ -190,11 +190,12 @@ func (a *answering) openModel(cmd *cobra.Command, tokens func(m *model.Model) (i
 		return nil, engine.Policy{}, err
 	}
 	m, policy, err := a.setup.openPolicy(cmd, func(m *model.Model) error {
-		n, err := tokens(m)
+		n, stay, err := tokens(m)
 		if err != nil {
 			return err
 		}
-		return a.CheckMemory(cmd.Context(), m, eviction.FootprintOptions{Tokens: n, Budget: a.o.Budget.Of(n), MaxNew: a.o.MaxNew})
+		pairs, _ := a.o.Budget.Beside(n, stay)
+		return a.CheckMemory(cmd.Context(), m, eviction.FootprintOptions{Tokens: n, Budget: pairs, MaxNew: a.o.MaxNew})
 	})
 	if err != nil {
 		return nil, policy, err

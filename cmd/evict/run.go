@@ -52,12 +52,13 @@ share of the prompt is rounded down. rocketkv and hsa divide the budget by --max
 			}
 			var prompt *console.Prompt
 			var unreadable error // told once the policy is known to be right
-			m, policy, err := a.openModel(cmd, func(m *model.Model) (int, error) {
+			m, policy, err := a.openModel(cmd, func(m *model.Model) (n, stay int, err error) {
 				p.Context = a.context.file
 				if prompt, unreadable = p.readPrompt(cmd, m); unreadable != nil {
-					return 0, nil
+					return 0, 0, nil
 				}
-				return len(prompt.IDs), nil
+				n = len(prompt.IDs)
+				return n, prompt.Keep.Tokens(n), nil
 			})
 			if err != nil {
 				return err

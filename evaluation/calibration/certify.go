@@ -59,7 +59,7 @@ type Result struct {
 	Chosen    *Line // nil: nothing is certified
 }
 
-// Certify tests cells, which are of the same documents. Policies is among how many the confidence is divided: those of the cells or more.
+// Certify tests cells of the same documents. The confidence is divided among so many policies, at least those of the cells.
 func (p Promise) Certify(cells []Cell, policies int) *Result {
 	groups := listing.Group(cells, Cell.Label)
 	r := &Result{Promise: p, Policies: max(policies, len(groups))}
