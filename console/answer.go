@@ -30,6 +30,7 @@ type Options struct {
 	// Context (may be nil) is what the prompt, or the conversation, begins with, ContextFile where it comes from.
 	Context     *eviction.Context
 	ContextFile *eviction.ContextFile
+	Keep        engine.KeepRules // what of a conversation stays
 }
 
 // answerStatistics is what one answer cost.

@@ -22,6 +22,7 @@ func init() { // they list themselves
 		{"/help", "", "list the commands", (*Conversation).help},
 		{"/policy", "[NAME]", "tell or change the eviction policy; what was said is read again", (*Conversation).setPolicy},
 		{"/budget", "[BUDGET]", "tell or change the budget of the next turns, as 128 or 10%", (*Conversation).setBudget},
+		{"/keep", "[LIST]", "tell or change what stays in every head, as system,last or none", (*Conversation).setKeep},
 		{"/system", "[TEXT]", "tell or change the system prompt, text or @FILE; what was said is forgotten", (*Conversation).setSystem},
 		{"/stats", "", "tell what the turns took", (*Conversation).statistics},
 		{"/reset", "", "forget what was said", (*Conversation).reset},
@@ -139,6 +140,32 @@ func (c *Conversation) setBudget(text string) error {
 		note = " from the next turn on; what was evicted stays evicted"
 	}
 	c.say(c.budgetText() + note)
+	return nil
+}
+
+func (c *Conversation) setKeep(list string) error {
+	rules := c.o.Keep
+	if list != "" {
+		err := rules.Set(list)
+		if err == nil && rules.Fair {
+			err = c.policy.CheckFair()
+		}
+		if err == nil && c.o.Context != nil && rules.Any() {
+			err = errBehindContext
+		}
+		if err != nil {
+			return &refusal{fmt.Errorf("/keep: %w", err)}
+		}
+		c.o.Keep, c.session.Keep = rules, eviction.Keep{}
+	}
+	switch said := rules.String(); {
+	case said != "":
+		c.say("Kept: " + said + ".")
+	case rules.Pattern != nil:
+		c.say("Kept: what --keep-pattern finds.")
+	default:
+		c.say("Nothing has to stay.")
+	}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"glimpse/datasets"
@@ -57,6 +58,9 @@ func NewConversation(m *engine.Model, policy engine.Policy, o Options, out, info
 			return nil, err
 		}
 	}
+	if o.Context != nil && o.Keep.Any() {
+		return nil, errBehindContext
+	}
 	return c, c.beginSession()
 }
 
@@ -75,6 +79,9 @@ func (c *Conversation) takesSystem(text string) error {
 // beginSession begins a session, which reads what was said so far with the next message.
 func (c *Conversation) beginSession() error {
 	session, err := c.runtime.NewSession(c.policy.Configured, c.o.Budget)
+	if err == nil && c.o.Keep.Fair {
+		err = c.policy.CheckFair()
+	}
 	if err != nil {
 		return err
 	}
@@ -104,21 +111,41 @@ func (c *Conversation) openExample(ctx context.Context, p *Prompt) error {
 }
 
 // readMessage tokenizes what one more message adds to what the session has run, or the whole
-// conversation.
+// conversation, for which there is room. What stays of it is told to the session.
 func (c *Conversation) readMessage(ctx context.Context, text string) (ids []int32, whole bool, err error) {
 	var messages []chat.Message
 	if c.o.System != nil {
 		messages = append(messages, chat.Message{Role: "system", Content: *c.o.System})
 	}
 	messages = append(append(messages, c.messages...), chat.Message{Role: "user", Content: text})
-	if c.o.Context != nil {
-		return c.readBehind(ctx, messages)
-	}
-	if c.again {
+	switch {
+	case c.o.Context != nil:
+		ids, whole, err = c.readBehind(ctx, messages)
+	case c.again:
+		whole = true
 		ids, err = c.model.EncodeChat(ctx, messages, chat.Options{})
-		return ids, true, err
+	default:
+		ids, whole, err = c.model.EncodeTurn(ctx, messages, chat.Options{})
 	}
-	return c.model.EncodeTurn(ctx, messages, chat.Options{})
+	if err == nil {
+		err = c.checkRoom(ids, whole)
+	}
+	if err == nil && c.o.Keep.Any() {
+		err = c.keep(ctx, messages, ids, whole)
+	}
+	return ids, whole, err
+}
+
+// keep finds what stays when the messages are evicted, whose last one's tokens follow those that were run, or are all.
+func (c *Conversation) keep(ctx context.Context, messages []chat.Message, ids []int32, whole bool) error {
+	if !whole {
+		ids = slices.Concat(c.session.Conversation(), ids)
+	}
+	stays, err := c.o.Keep.KeepOf(ctx, c.model.Model, messages, chat.Options{}, ids)
+	if err != nil {
+		return err
+	}
+	return (&Prompt{IDs: ids, Keep: stays, rules: c.o.Keep}).CheckKeep(c.info, c.policy, c.session.Budget, c.session)
 }
 
 // readBehind is readMessage of a conversation that begins with a context.

@@ -92,6 +92,58 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestKeep: what rules say stays of every turn is found among the tokens of all turns, and is in every head.
+func TestKeep(t *testing.T) {
+	var out bytes.Buffer
+	c, info := talk(t, "snapkv", 64, &out)
+	if err := c.o.Keep.Match("<chain>.*"); err != nil {
+		t.Fatal(err)
+	}
+	stays := func() (texts []string) {
+		for _, x := range c.session.Keep.Spans {
+			text, err := c.model.Tokenizer.Decode(c.session.Conversation()[x.From:x.To], false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts = append(texts, text)
+		}
+		return texts
+	}
+	if err := c.Loop(t.Context(), strings.NewReader(""), example(t, c, 256)); err != nil {
+		t.Fatal(err)
+	}
+	first := stays()
+	if len(first) != 1 || !strings.HasPrefix(first[0], "<chain>") {
+		t.Fatalf("%q stay, want what was asked", first)
+	}
+	for _, heads := range c.session.Kept() {
+		for _, kept := range heads {
+			for at := c.session.Keep.Spans[0].From; at < c.session.Keep.Spans[0].To; at++ {
+				if !slices.Contains(kept, int32(at)) {
+					t.Fatalf("token %d has gone", at)
+				}
+			}
+		}
+	}
+	if err := c.Loop(t.Context(), strings.NewReader("/keep last\n<copy>\n/keep sistem\n"), nil); err == nil || !strings.Contains(err.Error(), `did you mean "system"`) {
+		t.Errorf("/keep sistem: got %v, want what was meant", err)
+	}
+	if got := stays(); len(got) != 2 || got[0] != first[0] && got[1] != first[0] || !strings.Contains(strings.Join(got, "|"), "<copy>") {
+		t.Errorf("%q stay, want %q and the last message", got, first)
+	}
+	if !strings.Contains(info.String(), "tokens stay") || !strings.Contains(info.String(), "Kept: last.") {
+		t.Errorf("got %q, want what stays", info)
+	}
+	// Read again, they are the same tokens.
+	before := stays()
+	if err := c.Loop(t.Context(), strings.NewReader("/policy h2o\n<copy>\n"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := stays(); len(got) != 2 || got[0] != before[0] {
+		t.Errorf("%q stay after all was read again, before %q", got, before)
+	}
+}
+
 // interruptAfter interrupts a conversation after so many writes.
 type interruptAfter struct {
 	io.Writer

@@ -132,9 +132,6 @@ func (c *Conversation) takeLine(ctx context.Context, text string) error {
 		return c.command(name, rest)
 	}
 	ids, whole, err := c.readMessage(ctx, text)
-	if err == nil {
-		err = c.checkRoom(ids, whole)
-	}
 	if err != nil {
 		return &refusal{err}
 	}

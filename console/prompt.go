@@ -113,13 +113,15 @@ func (p *PromptSource) checkFlags(m *model.Model, chats bool, given string) erro
 	return nil
 }
 
+var errBehindContext = errors.New("--keep and --keep-pattern: nothing is evicted behind a context")
+
 // readBehind reads a text behind the context.
 func (p *PromptSource) readBehind(ctx context.Context, m *model.Model, in io.Reader) (*Prompt, error) {
 	if p.System != nil || p.Raw {
 		return nil, errors.New("prompt: --system and --raw: the context has them, from when it was made")
 	}
 	if p.Keep.Any() {
-		return nil, errors.New("prompt: --keep and --keep-pattern: nothing is evicted behind a context")
+		return nil, errBehindContext
 	}
 	text, err := p.readText(in)
 	if err != nil {

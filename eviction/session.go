@@ -313,6 +313,9 @@ func (s *Session) GoesOn(with *Session, conversation []int32) int {
 	return n
 }
 
+// Conversation is all tokens that were run, and the last one that was generated.
+func (s *Session) Conversation() []int32 { return slices.Concat(s.history, s.pending) }
+
 // KeepRest makes the next turns evict nothing more, as behind a context that was evicted before anything was asked. What a
 // policy reads in a step stays bounded.
 func (s *Session) KeepRest() {

@@ -36,6 +36,8 @@ good, rocketkv-mt keeps everything and reads some of it. The answer streams to s
 output; what the turn kept, held and read follows on standard error. A budget given as a
 share is of the whole conversation up to the end of the turn's prompt, what was evicted
 included, so it grows from turn to turn. rocketkv and hsa divide the budget by --max-new.
+--keep and --keep-pattern keep tokens of all turns, as those of run do; what an earlier turn
+has evicted does not come back.
 Tokens are sampled as the model's generation_config.json says, unless flags say otherwise.
 
 ` + modelDetails),
@@ -79,6 +81,7 @@ Tokens are sampled as the model's generation_config.json says, unless flags say 
 	}
 	f := cmd.Flags()
 	a.addFlags(f, "conversation up to a turn's prompt", "an answer")
+	bindKeep(f, &a.o.Keep, "")
 	f.Var(systemFlag{&a.o.System}, "system", "system prompt: text, or @FILE")
 	f.StringVar(&example.Example, "example", "", "begin with a prompt for the built-in model: turns_section, section, or any task")
 	f.IntVar(&example.Tokens, "tokens", 512, "length of the --example prompt in tokens")
