@@ -11,6 +11,10 @@
 // digit), and this program's, which leaves out what no one reads and counts the
 // scores.
 //
+// These are formulas. Plans of training count the operations of a run on a model that computes nothing ([Chip.Cost]), which serves no
+// table of a paper and would be another answer: a prompt's chunks each read the weights there, and a recorded step counts once. A
+// prompt of 32768 tokens takes it seconds where a formula takes none.
+//
 //	m, err := model.OpenShapes("Llama-3.1-8B-Instruct", "cpu")
 //	...
 //	costs := costmodel.New(m, costmodel.H100PCIe, costmodel.Runtime)
