@@ -83,14 +83,16 @@ func FinishPartial(path string) error {
 }
 
 // ReadPartial reads a file that was not finished, without a last line that was not written to its end. A header that
-// is not of the wanted settings is an error; an empty file has the wanted one.
+// is not of the wanted settings is an error. A file without pairs has the wanted one.
 func ReadPartial(partial string, want PairHeader) (h PairHeader, pairs []Pair, err error) {
 	f, err := os.Open(partial)
 	if err != nil {
 		return h, nil, fmt.Errorf("open samples: %w", err)
 	}
 	defer f.Close()
-	h, pairs, _, err = readPartial(f, &want)
+	if h, pairs, _, err = readPartial(f, &want); err == nil && len(pairs) == 0 {
+		h = want
+	}
 	return h, pairs, err
 }
 
@@ -102,9 +104,6 @@ func readPartial(f *os.File, want *PairHeader) (h PairHeader, pairs []Pair, whol
 	}
 	data = data[:bytes.LastIndexByte(data, '\n')+1]
 	if len(data) == 0 {
-		if want != nil {
-			h = *want
-		}
 		return h, nil, 0, nil
 	}
 	r, err := NewPairReader(f.Name(), bytes.NewReader(data))

@@ -11,9 +11,9 @@
 // digit), and this program's, which leaves out what no one reads and counts the
 // scores.
 //
-// These are formulas. Plans of training count the operations of a run on a model that computes nothing ([Chip.Cost]), which serves no
-// table of a paper and would be another answer: a prompt's chunks each read the weights there, and a recorded step counts once. A
-// prompt of 32768 tokens takes it seconds where a formula takes none.
+// These are formulas. Plans of training count the operations of a run on a model that computes nothing ([Chip.Cost]). Such a count
+// has no conventions of a paper, reads the weights for each chunk of a prompt, and runs two steps of an answer. It takes seconds
+// for a policy and a prompt of 32768 tokens.
 //
 //	m, err := model.OpenShapes("Llama-3.1-8B-Instruct", "cpu")
 //	...
