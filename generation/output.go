@@ -380,15 +380,7 @@ func (f *output) adopt(ctx context.Context) (pairs []datasets.Pair, err error) {
 	if _, err := os.Stat(partial); err != nil {
 		return nil, nil
 	}
-	w, err := datasets.ResumePairs(strings.TrimSuffix(filepath.Join(filepath.Dir(partial), filepath.Base(partial)[1:]), ".partial"), f.header)
-	if err != nil { // cuts off a torn line
-		return nil, err
-	}
-	w.Release()
-	if w.Done == 0 {
-		return nil, nil
-	}
-	f.header, pairs, err = datasets.ReadPairs(partial)
+	f.header, pairs, err = datasets.ReadPartial(partial, f.header)
 	return pairs, err
 }
 
