@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """The claims of results/decided.md, from a run of evict eval: paired differences of nll over meetings, with Student's t and Holm over twelve.
 
-  decided.py RUN        a folder with predictions.jsonl"""
-import json, math, os, sys
+  decided.py RUN              a folder with predictions.jsonl
+  decided.py MEASURED.csv     what was kept of one
+  decided.py RUN --keep FILE  keeps the two measures of every query and policy"""
+import csv, json, math, os, sys
 
 CLAIMS = [(1, "lookaheadkv", "snapkv"), (2, "lookaheadkv", "laq"), (3, "lookaheadkv", "judgeq"), (4, "judgeq", "snapkv"), (5, "dapq", "snapkv"),
           (6, "rocketkv", "quest"), (7, "rocketkv", "sparq"), (8, "rocketkv", "snapkv"), (9, "d2o", "h2o")]
@@ -33,13 +35,29 @@ def p_of(t, freedom):
     return beta(freedom / (freedom + t * t), freedom / 2, 0.5)
 
 
-def main():
-    nll, score = {}, {}
-    for line in open(os.path.join(sys.argv[1], "predictions.jsonl")):
+def read(path):
+    """Query, policy, nats per token, ROUGE-L (None: not measured)."""
+    if path.endswith(".csv"):
+        for r in csv.DictReader(open(path, newline="")):
+            yield r["sample"], r["policy"], float(r["nll"]), float(r["rougeL"]) if r["rougeL"] else None
+        return
+    for line in open(os.path.join(path, "predictions.jsonl")):
         r = json.loads(line)
         if "nll" in r.get("measures", {}):
-            nll.setdefault(r["policy"], {})[r["sample"]] = r["measures"]["nll"]
-            score.setdefault(r["policy"], {})[r["sample"]] = r["measures"].get("rougeL")
+            yield r["sample"], r["policy"], r["measures"]["nll"], r["measures"].get("rougeL")
+
+
+def main():
+    nll, score = {}, {}
+    measured = list(read(sys.argv[1]))
+    if sys.argv[2:3] == ["--keep"]:
+        with open(sys.argv[3], "w", newline="") as f:
+            out = csv.writer(f, lineterminator="\n")
+            out.writerow(["sample", "policy", "nll", "rougeL"])
+            out.writerows((sample, policy, f"{a:.5f}", "" if b is None else f"{b:.4f}") for sample, policy, a, b in sorted(measured))
+    for sample, policy, a, b in measured:
+        nll.setdefault(policy, {})[sample] = a
+        score.setdefault(policy, {})[sample] = b
     queries = set.intersection(*(set(x) for x in nll.values()))
     meetings = {}
     for q in queries:
