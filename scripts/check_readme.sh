@@ -60,6 +60,16 @@ cp -r "$from/docs" . # texts to try policies on
 # What commands may need that is not here.
 needs='needs (a GPU|Python|files of models|Open MPI|a server|LongBench'"'"'s data)'
 
+# in_release tells whether an archive of a release has a file.
+in_release() { # FILE
+  local file released
+  file=$(realpath --relative-to "$from" "$1")
+  for released in $(sed -n 's/^released=(\(.*\))$/\1/p' "$root/scripts/release.sh"); do
+    case $file in "$released" | "$released"/*) return ;; esac
+  done
+  return 1
+}
+
 # reader makes what examples name as the reader's own, in the folder where they run.
 reader() {
   local yours=$work/reader
@@ -220,6 +230,8 @@ for document in "${documents[@]}"; do
     file=$from/${file:+$(dirname "$document")/}${file:-$document}
     if [ ! -e "$file" ]; then
       fail "$document: link to $target leads nowhere"
+    elif [[ $document == docs/* || $document == README.md ]] && ! in_release "$file"; then
+      fail "$document: link to $target leads out of an archive of a release"
     elif [[ $target == *'#'* ]] && ! anchors "$file" | grep -qxF "${target#*#}"; then
       fail "$document: link to $target: no such heading"
     fi

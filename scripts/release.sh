@@ -18,6 +18,8 @@
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
+# What of the tree an archive has, where links of its documents must lead (check_readme.sh reads it here).
+released=(README.md CONTRIBUTING.md CHANGELOG.md Containerfile docs lab/README.md lab/results lab/papers/README.md lab/papers/training interop scripts/examples scripts/common.sh scripts/smollm2.sh)
 targets=(linux-amd64 linux-amd64-cuda linux-arm64 linux-arm64-cuda darwin-arm64)
 only=() twice='' out=$root/out/release
 while [ $# -gt 0 ]; do
@@ -105,7 +107,7 @@ pages() { # FOLDER
     "$work/native/$program" completion zsh >"$1/share/zsh/site-functions/_$program"
     "$work/native/$program" completion fish >"$1/share/fish/vendor_completions.d/$program.fish"
   done
-  git archive --format=tar HEAD README.md CONTRIBUTING.md CHANGELOG.md Containerfile docs lab/README.md lab/results interop scripts/examples scripts/common.sh scripts/smollm2.sh | tar -x -C "$1"
+  git archive --format=tar HEAD "${released[@]}" | tar -x -C "$1"
   go -C lab run ./papers "$1/papers"
   lab/notice.sh "$1/NOTICE"
   GLIMPSE_VERSION=$version scripts/docs.sh --out "$1/docs/html"
