@@ -289,7 +289,7 @@ func TestChangedLines(t *testing.T) {
 				t.Errorf("read: error %v, want ErrChanged", err)
 			}
 			folder := t.TempDir()
-			partial := filepath.Join(folder, datasets.PartialName(header.Shard, header.Shards))
+			partial := filepath.Join(folder, datasets.PartialOf(datasets.ShardName(header.Shard, header.Shards)))
 			if err := os.WriteFile(partial, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}

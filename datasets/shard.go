@@ -18,9 +18,6 @@ var ErrFinished = errors.New("finished already")
 // ShardName is the file of shard i, from 0, of n.
 func ShardName(i, n int) string { return fmt.Sprintf("pairs-%05d-of-%05d.jsonl", i, n) }
 
-// PartialName is the file that shard i of n is while it is not finished.
-func PartialName(i, n int) string { return PartialOf(ShardName(i, n)) }
-
 // Shard is a pair file that is written pair by pair, and gone on with.
 type Shard struct {
 	*PairWriter
