@@ -21,33 +21,7 @@ func ShardName(i, n int) string { return fmt.Sprintf("pairs-%05d-of-%05d.jsonl",
 // Shard is a pair file that is written pair by pair, and gone on with.
 type Shard struct {
 	*PairWriter
-	// Last is the ID of the last pair that is there already, "" if there is none;
-	// Done is their number.
-	Last string
-	Done int
-
 	file *shardFile
-}
-
-// openShard goes on with a file under its lock: one that was finished meanwhile is seen.
-func openShard(path string, h PairHeader) (*Shard, error) {
-	if err := checkFinished(path, h); err != nil {
-		return nil, err
-	}
-	return openPartial(path, h)
-}
-
-// checkFinished is Finished for a file, nil where there is none.
-func checkFinished(path string, h PairHeader) error {
-	r, err := OpenPairs(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	return r.Finished(h)
 }
 
 // Finished is ErrFinished for a complete file of the header, another error for one of another.
@@ -87,7 +61,14 @@ func ResumePairs(path string, h PairHeader) (*Shard, error) {
 	if err := h.Validate(); err != nil {
 		return nil, fmt.Errorf("resume samples %s: header: %w", path, err)
 	}
-	return openShard(path, h)
+	switch r, err := OpenPairs(path); {
+	case err == nil:
+		defer r.Close()
+		return nil, r.Finished(h)
+	case !errors.Is(err, os.ErrNotExist):
+		return nil, err
+	}
+	return openPartial(path, h)
 }
 
 // StartPairs starts a pair file that takes the place of one of that name when it is complete.
@@ -137,27 +118,34 @@ func (s *Shard) takeUp(partial string, h PairHeader) error {
 		}
 		return s.buffer.Flush()
 	}
-	r, err := NewPairReader(partial, bytes.NewReader(data))
+	r, pairs, err := ReadBegun(partial, data, h)
 	if err != nil {
 		return err
 	}
+	s.chain, s.written = r.chain, len(pairs)
+	return nil
+}
+
+// ReadBegun reads the pairs of a file whose writing was interrupted, without a last line that was cut. The file must be
+// of the settings of h.
+func ReadBegun(name string, data []byte, h PairHeader) (r *PairReader, pairs []Pair, err error) {
+	if r, err = NewPairReader(name, bytes.NewReader(data[:bytes.LastIndexByte(data, '\n')+1])); err != nil {
+		return nil, nil, err
+	}
 	if got := r.Header(); !got.Same(h) {
-		return fmt.Errorf("%s: was begun with other settings: %s; remove it to begin again", partial, got.Differences(h))
+		return nil, nil, fmt.Errorf("%s: was begun with other settings: %s; remove it to begin again", name, got.Differences(h))
 	}
 	for {
 		p, err := r.Next()
-		if err == io.EOF || errors.Is(err, ErrEmpty) {
-			if s.chain = r.chain; !r.check {
-				return fmt.Errorf("%s: was begun without checks of its lines; remove it to begin again", partial)
-			}
-			return nil
+		switch {
+		case (err == io.EOF || errors.Is(err, ErrEmpty)) && !r.check:
+			return nil, nil, fmt.Errorf("%s: was begun without checks of its lines; remove it to begin again", name)
+		case err == io.EOF || errors.Is(err, ErrEmpty):
+			return r, pairs, nil
+		case err != nil:
+			return nil, nil, fmt.Errorf("%w; remove the file to begin the shard again", err)
 		}
-		if err != nil {
-			return fmt.Errorf("%w; remove the file to begin the shard again", err)
-		}
-		s.Last = p.ID
-		s.Done++
-		s.written++
+		pairs = append(pairs, p)
 	}
 }
 

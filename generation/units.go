@@ -84,9 +84,8 @@ type units struct {
 	total  result               // what was there, and where nobody shares the file what comes
 
 	share   jobs.Share[*unit]
-	err     error          // of the records
-	unit    *unit          // whose prompts are given
-	held    map[*unit]bool // that are not finished
+	err     error // of the records
+	unit    *unit // whose prompts are given
 	tokens  int
 	bar     *progress.Bar
 	bad     badRecords
@@ -108,7 +107,7 @@ func (u *units) generate(ctx context.Context, log io.Writer) error {
 	}
 	u.bar = progress.New(log, "prompts", total)
 	u.bar.Skip(int64(u.before))
-	u.bad, u.notices, u.written, u.held = badRecords{log: log}, progress.Notices{W: log}, u.before, make(map[*unit]bool)
+	u.bad, u.notices, u.written = badRecords{log: log}, progress.Notices{W: log}, u.before
 	records, closeRecords, err := s.stream(u.m)
 	if err != nil {
 		return err
@@ -120,7 +119,7 @@ func (u *units) generate(ctx context.Context, log io.Writer) error {
 		// Shards of a folder that others have are left to them; whether those in a bucket live, time will tell.
 		Free: s.Shards > 0 && u.path != "",
 	}
-	defer u.close()
+	defer u.share.Close()
 	for more := true; more && err == nil; {
 		if s.Responses == "source" {
 			err = u.copySource(ctx)
@@ -133,7 +132,7 @@ func (u *units) generate(ctx context.Context, log io.Writer) error {
 		if more = err == nil && u.share.Left() > 0; more { // some may have been finished, or let go, since the last look
 			var claim *jobs.Claim
 			if u.unit, claim, more, err = u.share.Next(ctx, false); more {
-				u.unit.claim, u.held[u.unit] = claim, true
+				u.unit.claim = claim
 			}
 		}
 	}
@@ -143,14 +142,6 @@ func (u *units) generate(ctx context.Context, log io.Writer) error {
 		err = u.total.checkBad(u.name)
 	}
 	return err
-}
-
-// close lets go of what is not finished.
-func (u *units) close() {
-	u.share.Close()
-	for x := range u.held {
-		x.claim.Release()
-	}
 }
 
 // each goes over the units of the prompts that follow the last one that is there.
@@ -214,10 +205,9 @@ func (u *units) next(ctx context.Context) (item, error) {
 			case err != nil:
 				return item{}, err
 			case u.err != nil:
-				claim.Release()
 				return item{}, u.err
 			case more:
-				next.claim, u.unit, u.held[next] = claim, next, true
+				next.claim, u.unit = claim, next
 				continue
 			case u.share.Left() > 0 && !u.share.Free && !u.share.Over():
 				return item{}, errLater
@@ -288,13 +278,8 @@ func (u *units) finish(ctx context.Context, x *unit) error {
 		}
 	}
 	if u.sink == nil {
-		delete(u.held, x)
 		text, err := json.Marshal(&x.result)
-		if err == nil {
-			err = u.begin(ctx)
-		}
 		if err != nil {
-			x.claim.Release()
 			return err
 		}
 		u.written += len(x.result.Pairs)

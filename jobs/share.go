@@ -130,6 +130,7 @@ func (s *Share[U]) take(ctx context.Context, u U) (c *Claim, got bool, err error
 		return nil, false, c.forget(ctx)
 	case err == nil:
 		if s.over, err = s.Work.over(ctx); err == nil && !s.over {
+			s.Work.held.Store(c, true)
 			return c, true, nil
 		}
 	}

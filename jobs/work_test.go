@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ func TestUnitsAreSharedOut(t *testing.T) {
 		for range processes {
 			w := open()
 			wg.Go(func() {
-				leave, err := w.Enter(t.Context(), func() error { return nil })
+				leave, err := w.Enter(t.Context(), "", func(bool) error { return nil })
 				if err != nil {
 					t.Error(err)
 					entered.Done()
@@ -169,7 +170,7 @@ func TestUnitsOfTheDeadAreTakenOver(t *testing.T) {
 		if got := do(t, wants); !slices.Equal(got, []int{1}) {
 			t.Errorf("did %v, want the one whose result is another", got)
 		}
-		if err := open().Remove(t.Context()); err != nil {
+		if err := open().Discard(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -209,9 +210,9 @@ func TestAlive(t *testing.T) {
 	var leaves []func()
 	for i := range 3 {
 		w := open()
-		leave, err := w.Enter(t.Context(), func() error {
-			if w.Alive() != (i > 0) {
-				t.Errorf("process %d: others alive: %v", i, w.Alive())
+		leave, err := w.Enter(t.Context(), "", func(alive bool) error {
+			if alive != (i > 0) {
+				t.Errorf("process %d: others alive: %v", i, alive)
 			}
 			return nil
 		})
@@ -224,7 +225,7 @@ func TestAlive(t *testing.T) {
 		leave()
 	}
 	refused := errors.New("refused")
-	if _, err := open().Enter(t.Context(), func() error { return refused }); !errors.Is(err, refused) {
+	if _, err := open().Enter(t.Context(), "", func(bool) error { return refused }); !errors.Is(err, refused) {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
@@ -232,20 +233,10 @@ func TestAlive(t *testing.T) {
 	}
 }
 
-func TestFirst(t *testing.T) {
-	a, b := errors.New("a"), errors.New("b")
-	for _, c := range []struct {
-		checks []jobs.Check
-		want   error
-	}{
-		{nil, nil},
-		{[]jobs.Check{{false, a}, jobs.Failed(nil)}, nil},
-		{[]jobs.Check{{false, a}, {true, b}, {true, a}}, b},
-		{[]jobs.Check{jobs.Failed(a), {true, b}}, a},
-	} {
-		if got := jobs.First(c.checks...); got != c.want {
-			t.Errorf("%v: %v, want %v", c.checks, got, c.want)
-		}
+func TestRefuse(t *testing.T) {
+	broken := errors.New("broken")
+	if err := cmp.Or(jobs.Refuse(false, "a"), nil, jobs.Refuse(true, "b: %w", broken), broken); !errors.Is(err, broken) || err.Error() != "b: broken" {
+		t.Errorf("%v, want the first row that is bad", err)
 	}
 }
 
@@ -267,8 +258,8 @@ func TestRunIsSeenWhileItBegins(t *testing.T) {
 	store := &watched{Store: objectstore.Local(dir)}
 	w := jobs.Open(store, ".work", dir)
 	store.put = func() {
-		if begun, err := w.Begun(t.Context()); err != nil || !begun {
-			t.Errorf("begun %v, error %v", begun, err)
+		if text, err := w.Agreed(t.Context()); err != nil || text == nil {
+			t.Errorf("agreed on %q, error %v", text, err)
 		}
 	}
 	if other, err := w.Agree(t.Context(), []byte("settings")); other != nil || err != nil {
@@ -283,7 +274,7 @@ func TestRunIsSeenWhileItBegins(t *testing.T) {
 func TestNothingIsLeftOfTheDead(t *testing.T) {
 	dir := t.TempDir()
 	w := jobs.Open(objectstore.Local(dir), ".work", dir)
-	leave, err := w.Enter(t.Context(), func() error { return nil })
+	leave, err := w.Enter(t.Context(), "", func(bool) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

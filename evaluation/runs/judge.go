@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +22,6 @@ import (
 	"glimpse/evaluation/judging"
 	"glimpse/internal/progress"
 	"glimpse/internal/regularfile"
-	"glimpse/jobs"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -83,9 +83,8 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 	if _, err := os.Stat(f.file(MetricsFile)); err != nil {
 		return fail(fmt.Errorf("want a finished run with %s: %w", MetricsFile, err))
 	}
-	f.work = jobs.Open(f.store, workFolder, dir)
-	leave, err := f.work.Enter(ctx, func() error {
-		if f.work.Alive() {
+	leave, err := f.work.Enter(ctx, "", func(alive bool) error {
+		if alive {
 			return errors.New("another run is writing it")
 		}
 		return nil
@@ -94,10 +93,14 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 		return fail(err)
 	}
 	defer leave()
-	all, err := readFinished(f.file(PredictionsFile))
-	if err != nil {
+	found := new(Stored)
+	if err := errors.Join(found.read(ctx, f, math.MaxInt, 0), found.readAbout(ctx, f, 0)); err != nil {
 		return fail(err)
 	}
+	if found.Damage != "" || !found.Finished {
+		return fail(fmt.Errorf("want a finished run: %s", cmp.Or(found.Damage, "this one is being extended, which --resume ends")))
+	}
+	all := found.Predictions
 	opinions, prompts, err := o.prompts(ctx, f, all)
 	if err != nil {
 		return fail(err)
@@ -119,20 +122,12 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 	if none > 0 {
 		fmt.Fprintf(log, "%d ratings are missing: the judge gave none from 0 to 10\n", none)
 	}
-	var times timingsFile
-	if _, err := f.readVersioned(ctx, TimingsFile, &times, &times.Schema, timingsSchema); err != nil {
-		return fail(err)
-	}
 	models, tasks := namesIn(all)
-	out, err := sumUp(all, times.Timings, models, tasks)
+	out, err := sumUp(all, found.Timings, models, tasks)
 	if err != nil {
 		return fail(err)
 	}
-	var about Environment
-	if _, err := f.readVersioned(ctx, EnvironmentFile, &about, &about.Schema, environmentSchema); err != nil {
-		return fail(err)
-	}
-	out.nameDevices(about.deviceOf)
+	found.Environment.nameDevices(out.Rows)
 	return out, f.results(out.Rows, all)
 }
 
