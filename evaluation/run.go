@@ -218,7 +218,7 @@ type result struct {
 	text  []byte
 }
 
-// shareOut makes the samples those of work.
+// shareOut shares out the samples of work.
 func (s *samples) shareOut(work []Work) {
 	o := s.o
 	s.Share = jobs.Share[job]{Work: o.Work, Name: s.name, Accept: s.accept, Free: o.Free, BeforeWait: func() error { return s.storeWaiting(true) }, Units: func(yield func(job) bool) {

@@ -167,7 +167,7 @@ func (f *output) claimSettings(ctx context.Context, h datasets.PairHeader) error
 				return err
 			}
 		}
-		if data, err = h.EncodeSettings(); err != nil {
+		if data, err = h.Settings().Encode(); err != nil {
 			return err
 		}
 		// Another may have been faster, and then says what the settings are.
@@ -211,7 +211,7 @@ func (f *output) fill(ctx context.Context, m *model.Model, h datasets.PairHeader
 			return err
 		}
 		defer w.Abort()
-		u := &units{output: f, m: m, sink: w}
+		u := &units{output: f, m: m, sink: w, done: make(map[int]*unit)}
 		if err := u.generate(ctx, log); err != nil {
 			return err
 		}
@@ -246,7 +246,7 @@ func (f *output) fill(ctx context.Context, m *model.Model, h datasets.PairHeader
 		fmt.Fprintf(log, "%s goes on after %s\n", f.name, listing.Count(n, "sample"))
 	}
 	err = u.generate(ctx, log)
-	over := u.over || errors.Is(err, jobs.ErrOver)
+	over := u.share.Over() || errors.Is(err, jobs.ErrOver)
 	switch {
 	case over:
 	case err != nil && f.job.Shards == 0 && u.written > 0:
@@ -257,7 +257,7 @@ func (f *output) fill(ctx context.Context, m *model.Model, h datasets.PairHeader
 		return err
 	case err != nil:
 		return err
-	case u.left > 0:
+	case u.share.Left() > 0:
 		return errLeft
 	default:
 		done, err := f.work.Finish(ctx, func() error { return f.join(ctx, u, log) })

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"glimpse/datasets"
 	"glimpse/internal/listing"
@@ -90,11 +89,9 @@ type units struct {
 	bar     *progress.Bar
 	bad     badRecords
 	notices progress.Notices
-	written int     // samples that are stored
-	done    []*unit // of a file that nobody shares, after those that are written
-	flushed int     // how many of these there are
-	left    int
-	over    bool
+	written int           // samples that are stored
+	done    map[int]*unit // of a file that nobody shares, by their numbers, after those that are written
+	flushed int           // how many of these there are
 }
 
 // generate answers the prompts of all units that are free.
@@ -137,7 +134,6 @@ func (u *units) generate(ctx context.Context, log io.Writer) error {
 		}
 	}
 	u.bar.Done()
-	u.left, u.over = u.share.Left(), u.share.Over()
 	if err == nil && u.work == nil {
 		err = u.total.checkBad(u.name)
 	}
@@ -285,21 +281,18 @@ func (u *units) finish(ctx context.Context, x *unit) error {
 		u.written += len(x.result.Pairs)
 		return x.claim.Finish(ctx, text)
 	}
-	u.done = append(u.done, x)
-	for {
-		at := slices.IndexFunc(u.done, func(x *unit) bool { return x.number == u.flushed })
-		if at < 0 {
-			return nil
-		}
-		r := &u.done[at].result
-		for _, p := range r.Pairs {
+	u.done[x.number] = x
+	for x := u.done[u.flushed]; x != nil; x = u.done[u.flushed] {
+		for _, p := range x.result.Pairs {
 			if err := u.sink.Write(p); err != nil {
 				return err
 			}
 		}
-		u.total.add(r)
-		u.done, u.flushed = slices.Delete(u.done, at, at+1), u.flushed+1
+		u.total.add(&x.result)
+		delete(u.done, u.flushed)
+		u.flushed++
 	}
+	return nil
 }
 
 // copySource takes the answers that the sources give, or the right ones of the synthetic tasks.

@@ -5,8 +5,10 @@
 // one of a bucket. A unit has a name and a result. A process claims a unit, does it, stores the
 // result and lets the claim go; the next one asks for the next unit ([Share]). Nobody deals: a process
 // may come and go at any time, and the units of one that was killed are free again, on a disk at once and in a bucket when it
-// has shown no life for 3 minutes. Before its first result a process agrees with the others on the settings of the run. When all units have results, one process makes the output of them
-// ([Work.Finish]) and removes the folder.
+// has shown no life for 3 minutes. Before its first result a process agrees with the others on the settings of the run
+// ([Work.Settings]). When all units have results, one process makes the output of them ([Work.Finish]) and removes the folder.
+//
+// A run that one process makes, step by step, may keep its results as lines of a file instead ([ReopenLines]).
 //
 //	work := jobs.Open(objectstore.Local("out/run"), ".work", "out/run")
 //	work.Settings, work.OnBegin = settings, checkSettings

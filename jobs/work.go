@@ -21,8 +21,8 @@ import (
 	"glimpse/internal/patience"
 )
 
-// ErrTaken is the error of a claim that another process has.
-var ErrTaken = errors.New("another process has it")
+// errTaken is the error of a claim that another process has.
+var errTaken = errors.New("another process has it")
 
 // ErrOver is the error of who begins a run that another process has finished.
 var ErrOver = errors.New("another process has finished the run")
@@ -43,8 +43,8 @@ const (
 type Work struct {
 	Claims objectstore.Claims // in a bucket
 
-	// Settings is what this process would make the run with. Before it stores its first result it agrees with the others:
-	// those of the process that came first hold. OnBegin then takes these, or nil where this process is the first, and may
+	// Settings is what this process would make the run with. Before it stores its first result it agrees with the others: the
+	// settings of the process that came first hold. OnBegin then takes them, or nil in the process that came first, and may
 	// refuse them. Nil: nothing is agreed on.
 	Settings []byte
 	OnBegin  func(ctx context.Context, first []byte) error
@@ -92,13 +92,12 @@ func (w *Work) alive() bool {
 
 // Enter makes this process one of the run's, if check allows it: of several that come at once, each waits
 // for the one before. Check is told whether others are at work. The caller calls leave at the end, which lets go of units that have
-// no result. Output, unless it is "", is a
-// file that a process of an earlier version writes alone: then it is an error.
+// no result. Output, unless it is "", is a file that processes of earlier versions write alone. Where one does it is an error.
 func (w *Work) Enter(ctx context.Context, output string, check func(alive bool) error) (leave func(), err error) {
 	if w.path == "" {
 		return w.releaseUnits, check(false)
 	}
-	own := filepath.Join(w.path, workers, w.id)
+	own := w.worker()
 	unlock, err := w.door(ctx)
 	if err != nil {
 		return nil, err
@@ -117,8 +116,8 @@ func (w *Work) Enter(ctx context.Context, output string, check func(alive bool) 
 		err = os.MkdirAll(filepath.Dir(own), 0o777)
 	}
 	var release func()
-	if err == nil {
-		release, _, err = filelock.TryLock(own)
+	for free := false; err == nil && !free; { // who removes a finished run may just look at it
+		release, free, err = filelock.TryLock(own)
 	}
 	if err != nil {
 		w.tidy()
@@ -135,9 +134,12 @@ func (w *Work) Enter(ctx context.Context, output string, check func(alive bool) 
 	}, nil
 }
 
+// worker is the lock that this process holds while it is one of the run's.
+func (w *Work) worker() string { return filepath.Join(w.path, workers, w.id) }
+
 func (w *Work) releaseUnits() {
 	for c := range w.held.Range {
-		c.(*Claim).Release()
+		c.(*Claim).release()
 	}
 }
 
@@ -316,7 +318,7 @@ func (w *Work) Finish(ctx context.Context, f func() error) (done bool, err error
 	}
 	var claim *Claim
 	for look := firstLook; ; look = min(2*look, lastLook) {
-		if claim, err = w.claim(ctx, "finish"); !errors.Is(err, ErrTaken) {
+		if claim, err = w.claim(ctx, "finish"); !errors.Is(err, errTaken) {
 			break
 		}
 		if err := patience.Sleep(ctx, look); err != nil {
@@ -326,7 +328,7 @@ func (w *Work) Finish(ctx context.Context, f func() error) (done bool, err error
 	if err != nil {
 		return false, err
 	}
-	defer claim.Release()
+	defer claim.release()
 	if over, err := w.over(ctx); err != nil || over {
 		return false, err
 	}
@@ -369,14 +371,14 @@ type Claim struct {
 	claimed *objectstore.Claim // in a bucket
 }
 
-// claim takes a claim, or is ErrTaken.
+// claim takes a claim, or is errTaken.
 func (w *Work) claim(ctx context.Context, name string) (*Claim, error) {
 	c := &Claim{work: w, name: name, ctx: ctx}
 	if w.path == "" {
 		var err error
 		c.claimed, err = w.Claims.Take(ctx, w.store, w.key(claims, name))
 		if errors.Is(err, objectstore.ErrClaimed) {
-			return nil, fmt.Errorf("%w: %w", ErrTaken, err)
+			return nil, fmt.Errorf("%w: %w", errTaken, err)
 		}
 		return c, err
 	}
@@ -388,7 +390,7 @@ func (w *Work) claim(ctx context.Context, name string) (*Claim, error) {
 		}
 	}
 	if err == nil && !free {
-		err = ErrTaken
+		err = errTaken
 	}
 	c.unlock = func() {
 		os.Remove(lock) // before it is let go, so that nobody holds the lock of a file without a name
@@ -404,7 +406,7 @@ const leaveWithin = 20 * time.Second
 func (c *Claim) Finish(ctx context.Context, result []byte) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(leaveWithin, time.Duration(len(result))*time.Microsecond))
 	defer cancel()
-	defer c.Release()
+	defer c.release()
 	if err := c.work.beginRun(ctx); err != nil {
 		return err
 	}
@@ -424,12 +426,12 @@ func (c *Claim) forget(ctx context.Context) error {
 	if c.claimed = nil; claim != nil {
 		return claim.Remove(ctx)
 	}
-	c.Release()
+	c.release()
 	return nil
 }
 
-// Release lets the unit go; without a result it is free for others. It does nothing after Finish.
-func (c *Claim) Release() {
+// release lets the unit go; without a result it is free for others. It does nothing after Finish.
+func (c *Claim) release() {
 	c.work.held.Delete(c)
 	switch {
 	case c.unlock != nil:

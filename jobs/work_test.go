@@ -15,6 +15,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/checkpoints/objectstore/storetest"
+	"glimpse/internal/filelock"
 	"glimpse/jobs"
 )
 
@@ -233,6 +234,25 @@ func TestAlive(t *testing.T) {
 	}
 }
 
+// TestEnterWhileAnotherLooks: a process whose lock another one is looking at comes, and leaves.
+func TestEnterWhileAnotherLooks(t *testing.T) {
+	dir := t.TempDir()
+	w := jobs.Open(objectstore.Local(dir), ".work", dir)
+	if err := os.MkdirAll(filepath.Dir(w.Worker()), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	unlock, free, err := filelock.TryLock(w.Worker())
+	if err != nil || !free {
+		t.Fatal(free, err)
+	}
+	time.AfterFunc(20*time.Millisecond, unlock)
+	leave, err := w.Enter(t.Context(), "", func(bool) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+}
+
 func TestRefuse(t *testing.T) {
 	broken := errors.New("broken")
 	if err := cmp.Or(jobs.Refuse(false, "a"), nil, jobs.Refuse(true, "b: %w", broken), broken); !errors.Is(err, broken) || err.Error() != "b: broken" {
@@ -284,5 +304,38 @@ func TestNothingIsLeftOfTheDead(t *testing.T) {
 	leave()
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("%v are left, error %v", entries, err)
+	}
+}
+
+// TestReopenLines: whole lines are taken, and what a kill has cut, or is refused, makes room for those that come next.
+func TestReopenLines(t *testing.T) {
+	for name, c := range map[string]struct{ text, taken, left string }{
+		"none":    {"", "", ""},
+		"whole":   {"a\nb\n", "ab", "a\nb\n"},
+		"cut":     {"a\nb\nc", "ab", "a\nb\n"},
+		"refused": {"a\n!\nc\n", "a", "a\n"},
+	} {
+		path := filepath.Join(t.TempDir(), "lines")
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		taken := ""
+		f, err := jobs.ReopenLines(path, func(line []byte) (bool, error) {
+			if string(line) == "!" {
+				return false, nil
+			}
+			taken += string(line)
+			return true, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteString("next\n")
+		if got, readErr := os.ReadFile(path); errors.Join(err, readErr, f.Close()) != nil || string(got) != c.left+"next\n" || taken != c.taken {
+			t.Errorf("%s: took %q, the file holds %q, want %q and %q", name, taken, got, c.taken, c.left+"next\n")
+		}
+	}
+	if _, err := jobs.ReopenLines(filepath.Join(t.TempDir(), "new"), func([]byte) (bool, error) { return true, nil }); err != nil {
+		t.Error(err)
 	}
 }

@@ -60,7 +60,6 @@ type folder struct {
 
 	config []byte
 	about  Environment
-	again  string // what a stopped run goes on with
 }
 
 // Environment is what EnvironmentFile holds.
@@ -102,11 +101,7 @@ const (
 // openFolder opens the output before any work is done: a new folder, or one that is
 // continued, alone or with other processes.
 func (j *Job) openFolder(ctx context.Context, log io.Writer) (_ *folder, err error) {
-	again := "--resume"
-	if j.Files.Any() {
-		again += " --replace" // replaces the files of earlier measurements
-	}
-	f := &folder{path: j.Out, again: again, whose: j, leave: func() {}, about: Environment{Schema: environmentSchema, Glimpse: version.String(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
+	f := &folder{path: j.Out, whose: j, leave: func() {}, about: Environment{Schema: environmentSchema, Glimpse: version.String(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
 	if f.config, err = yamlconfig.EncodeSet(j); err != nil {
 		return nil, err
 	}
@@ -298,16 +293,6 @@ func (f *folder) checkStrange() error {
 	return nil
 }
 
-// retain drops from a continued run the samples whose lines are not of
-// the cells, and says so. It returns how many samples need no work.
-func (f *folder) retain(results *evaluation.Results, model string, work []evaluation.Work, cells []evaluation.Cell, log io.Writer) (done int) {
-	done, again := results.Retain(model, work, cells)
-	if len(again) > 0 {
-		fmt.Fprintf(log, "%s: %d samples, the first %s: their lines are not those of the policies and budgets in their order: measured again\n", f.path, len(again), again[0])
-	}
-	return done
-}
-
 // describeRun takes down what is measured, which must be what the run was begun with.
 func (f *folder) describeRun(ctx context.Context, m *engine.Model, policies []engine.Policy, log io.Writer) error {
 	device := kernels.DeviceOf(m.Backend)
@@ -342,8 +327,11 @@ func (f *folder) describeRun(ctx context.Context, m *engine.Model, policies []en
 		fmt.Fprintf(log, "--resume: model %s was on %s and goes on on %s: where two tokens are nearly as likely, rounding may decide otherwise\n", m.Name, was.Device, device)
 		device = bothDevices(was.Device, device)
 	}
-	f.about.Models = append(f.about.Models, AboutModel{Name: m.Name, SHA256: hash, HashOf: hashOfTensors, Companions: companions, Device: device, Policies: aboutPolicies(policies)})
-	if !f.begun {
+	about := AboutModel{Name: m.Name, SHA256: hash, HashOf: hashOfTensors, Companions: companions, Device: device}
+	for _, p := range policies {
+		about.Policies = append(about.Policies, AboutPolicy{p.Title(), p.Adapter, p.AdapterSHA256(), p.Settings.Values()})
+	}
+	if f.about.Models = append(f.about.Models, about); !f.begun {
 		return nil
 	}
 	return f.writeAbout(ctx)
@@ -426,13 +414,6 @@ func (f *folder) writeAbout(ctx context.Context) error {
 	}
 	text = append(text, '\n')
 	return errors.Join(f.work.Note(ctx, text), f.writeFile(EnvironmentFile, text))
-}
-
-func aboutPolicies(policies []engine.Policy) (out []AboutPolicy) {
-	for _, c := range policies {
-		out = append(out, AboutPolicy{Policy: c.Title(), Adapter: c.Adapter, AdapterSHA256: c.AdapterSHA256(), Settings: c.Settings.Values()})
-	}
-	return out
 }
 
 // finish makes what the run has come to of the results of all processes, in one of them. out is nil where another has

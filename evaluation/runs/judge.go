@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -10,10 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -21,7 +18,7 @@ import (
 	"glimpse/evaluation"
 	"glimpse/evaluation/judging"
 	"glimpse/internal/progress"
-	"glimpse/internal/regularfile"
+	"glimpse/jobs"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -193,11 +190,17 @@ func judgedTasks() (names []string) {
 
 // askJudge returns the judgements by prompt, with earlier attempts'.
 func (o *Judging) askJudge(ctx context.Context, f *folder, prompts []asked, log io.Writer) (map[string]judgement, error) {
-	said, err := o.said(f.file(JudgementsFile))
-	if err != nil {
-		return nil, err
-	}
-	out, err := os.OpenFile(f.file(JudgementsFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
+	said := make(map[string]judgement)
+	out, err := jobs.ReopenLines(f.file(JudgementsFile), func(line []byte) (bool, error) {
+		var j judgement
+		if err := json.Unmarshal(line, &j); err != nil {
+			return false, fmt.Errorf("%s: %w", JudgementsFile, err)
+		}
+		if j.Judge == o.Judge.Model {
+			said[j.Prompt] = j
+		}
+		return true, nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -257,39 +260,6 @@ func (o *Judging) askJudge(ctx context.Context, f *folder, prompts []asked, log 
 		return nil, fmt.Errorf("%d of %d judgements could not be had; the same command asks for them again; the first: %w", failed, len(prompts), first)
 	}
 	return said, out.Sync()
-}
-
-// said reads the judgements of this judge. A line that a kill has cut is cut off.
-func (o *Judging) said(path string) (map[string]judgement, error) {
-	said := make(map[string]judgement)
-	in, err := regularfile.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return said, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	r := bufio.NewReader(in)
-	whole := int64(0)
-	for {
-		line, err := regularfile.Line(r, maxJSON)
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		var j judgement
-		if err := json.Unmarshal(line, &j); err != nil {
-			return nil, fmt.Errorf("%s: byte %d: %w", filepath.Base(path), whole, err)
-		}
-		whole += int64(len(line))
-		if j.Judge == o.Judge.Model {
-			said[j.Prompt] = j
-		}
-	}
-	return said, os.Truncate(path, whole)
 }
 
 // rate puts the ratings into a prediction, and returns how many are missing.

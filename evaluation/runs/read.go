@@ -196,6 +196,3 @@ func (f *folder) readVersioned(ctx context.Context, name string, v any, schema *
 	}
 	return true, nil
 }
-
-// maxJSON bounds a line of JSON in a file of a run.
-const maxJSON = 256 << 20

@@ -270,7 +270,10 @@ func (j *Job) measureModel(ctx context.Context, s Subject, plans []plan, results
 	if only >= 0 {
 		o.Shard, o.Shards, total = only, shards, (total+shards-1)/shards
 	}
-	finished := f.retain(results, m.Name, work, evaluation.CellsOf(policies, j.Budgets), log)
+	finished, again := results.Retain(m.Name, work, evaluation.CellsOf(policies, j.Budgets))
+	if len(again) > 0 {
+		fmt.Fprintf(log, "%s: %d samples, the first %s: their lines are not those of the policies and budgets in their order: measured again\n", f.path, len(again), again[0])
+	}
 	bar := progress.New(log, "prompts", int64(max(0, total)))
 	if finished > 0 {
 		bar.Skip(int64(finished))
@@ -398,5 +401,9 @@ func (f *folder) stopped(err error) error {
 	case !f.begun && len(f.old.Predictions) == 0:
 		return fmt.Errorf("stopped before a sample was measured: %w", err)
 	}
-	return signals.Resumable(fmt.Errorf("stopped; what was measured is in %s, and the same command with %s goes on: %w", f.path, f.again, err))
+	again := "--resume"
+	if f.whose.Files.Any() {
+		again += " --replace" // replaces the files of earlier measurements
+	}
+	return signals.Resumable(fmt.Errorf("stopped; what was measured is in %s, and the same command with %s goes on: %w", f.path, again, err))
 }
