@@ -253,7 +253,7 @@ func (s *samples) accept(j job, text []byte) (bool, error) {
 	if !ok || len(missing) > 0 {
 		return false, nil
 	}
-	s.results.noteSample(r.Lines)
+	s.results.addSample(r.Lines, 0, 0)
 	if s.o.OnSample != nil {
 		s.o.OnSample()
 	}

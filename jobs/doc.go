@@ -8,8 +8,6 @@
 // has shown no life for 3 minutes. Before its first result a process agrees with the others on the settings of the run
 // ([Work.Settings]). When all units have results, one process makes the output of them ([Work.Finish]) and removes the folder.
 //
-// A run that one process makes, step by step, may keep its results as lines of a file instead ([ReopenLines]).
-//
 //	work := jobs.Open(objectstore.Local("out/run"), ".work", "out/run")
 //	work.Settings, work.OnBegin = settings, checkSettings
 //	leave, err := work.Enter(ctx, "", checkFolder)
@@ -22,4 +20,6 @@
 //	done, err := work.Finish(ctx, join)
 //
 // What comes of a unit must not depend on the process that does it.
+//
+// A run that one process makes, step by step, may keep its results as lines of a file instead ([ReopenLines]).
 package jobs
