@@ -153,6 +153,7 @@ func (j *Job) growToFolder(ctx context.Context) error {
 	if was, is := listing.Map(began.Models, name), listing.Map(j.Models, name); !slices.Equal(was, is) {
 		return fmt.Errorf("%s: the run was begun with models %q, want them and not %q; evict report joins runs of other models", f.file(ConfigFile), was, is)
 	}
+	j.Models = slices.Clone(j.Models) // which a copy of the job may have, too
 	for i, was := range began.Models {
 		is := &j.Models[i]
 		if is.Pattern != "" && is.Pattern != was.Pattern {
