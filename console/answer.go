@@ -64,7 +64,6 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 	if err != nil {
 		return err
 	}
-	ShowPrefill(rt, shown)
 	s, err := rt.NewSession(policy.Configured, eviction.Pairs(o.Budget.Of(len(p.IDs))))
 	if err != nil {
 		return err
@@ -88,7 +87,7 @@ func Answer(ctx context.Context, out, info io.Writer, m *model.Model, policy eng
 		show = nil
 	}
 	r := answered{policy: policy, prompt: p, known: known, times: times}
-	r.reply, err = ask(ctx, e, engine.Request{Session: s, Prompt: p.IDs[known:], Generate: runner.GenerateOptions{MaxNew: o.MaxNew, Sampling: o.Sampling}, Begun: func() {
+	r.reply, err = ask(ctx, e, engine.Request{Session: s, Prompt: p.IDs[known:], Generate: runner.GenerateOptions{MaxNew: o.MaxNew, Sampling: o.Sampling}, Progress: ShowPrefill(shown), Begun: func() {
 		r.held, r.cached, r.kept = s.Bytes(), s.Cache.Bytes(), s.Cache.Pairs()
 		r.holdings = holdingsNote(s, "%.0f of %d", len(p.IDs))
 	}}, show)

@@ -43,7 +43,6 @@ func NewConversation(m *engine.Model, policy engine.Policy, o Options, out, info
 		return nil, err
 	}
 	rt := eviction.NewRuntime(m.Model)
-	ShowPrefill(rt, info)
 	e, err := engine.New(rt, 1)
 	if err != nil {
 		return nil, err
@@ -213,6 +212,14 @@ type turnStatistics struct {
 	cacheBytes int64 // the part of HeldBytes that FullBytes is the whole of
 }
 
+// request asks the session to go on with tokens.
+func (c *Conversation) request(ids []int32) engine.Request {
+	return engine.Request{
+		Session: c.session, Prompt: ids, Generate: runner.GenerateOptions{MaxNew: c.o.MaxNew, Sampling: c.o.Sampling},
+		Progress: ShowPrefill(c.info), Begun: func() { c.again = false },
+	}
+}
+
 // runTurn runs one turn. An interrupt ends the answer, and before the answer the turn: the
 // session is lost then, and a new one reads what was said before again.
 func (c *Conversation) runTurn(ctx context.Context, text string, ids []int32, whole bool) error {
@@ -231,10 +238,7 @@ func (c *Conversation) runTurn(ctx context.Context, text string, ids []int32, wh
 	if c.o.JSON {
 		show = nil
 	}
-	a, err := ask(turn, c.engine, engine.Request{
-		Session: c.session, Prompt: ids, Generate: runner.GenerateOptions{MaxNew: c.o.MaxNew, Sampling: c.o.Sampling},
-		Begun: func() { c.again = false },
-	}, show)
+	a, err := ask(turn, c.engine, c.request(ids), show)
 	if errors.Is(err, context.Canceled) && turn.Err() != nil && ctx.Err() == nil {
 		c.say("[interrupted before the answer: the message is dropped]")
 		return c.beginSession()

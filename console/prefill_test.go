@@ -5,25 +5,16 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"glimpse/eviction"
-	"glimpse/model"
 )
 
 // TestShowPrefill: a long prompt shows how far it has come, a short one and a decoding step nothing, and
 // one that was interrupted does not disturb the next.
 func TestShowPrefill(t *testing.T) {
-	m, err := model.Open("", model.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		rt := eviction.NewRuntime(m)
-		ShowPrefill(rt, &out)
+		begin := ShowPrefill(&out)
 		pass := func(tokens, parts, until int, each time.Duration) {
-			done := rt.Runner.OnPrefill(tokens)
+			done := begin(tokens)
 			for range until {
 				time.Sleep(each)
 				done(tokens / parts)
@@ -41,7 +32,7 @@ func TestShowPrefill(t *testing.T) {
 	})
 	var out bytes.Buffer
 	c, _ := talk(t, "full", 8, &out)
-	if c.runtime.Runner.OnPrefill == nil {
+	if c.request(nil).Progress == nil {
 		t.Error("a conversation does not show its prompts' progress")
 	}
 }

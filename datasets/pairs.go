@@ -147,6 +147,10 @@ func CreatePairs(path string, h PairHeader) (*PairWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create samples: %w", err)
 	}
+	return newPairWriter(f, path, h)
+}
+
+func newPairWriter(f pairFile, path string, h PairHeader) (*PairWriter, error) {
 	w := &PairWriter{file: f, buffer: bufio.NewWriterSize(f, 64<<10), path: path, part: h.Shards > 1}
 	if err := w.writeHeader(h); err != nil {
 		w.Abort()
@@ -190,6 +194,14 @@ func (w *PairWriter) writeLine(data []byte, err error) error {
 	}
 	if err != nil {
 		return fmt.Errorf("write samples %s: sample %d: %w", w.path, w.written, err)
+	}
+	return nil
+}
+
+// Flush hands the pairs so far to the system.
+func (w *PairWriter) Flush() error {
+	if err := w.buffer.Flush(); err != nil {
+		return fmt.Errorf("write samples %s: %w", w.path, err)
 	}
 	return nil
 }

@@ -251,25 +251,20 @@ func TestLinkedFolders(t *testing.T) {
 	}
 }
 
-// TestShard: a shard is taken up where it stopped with a torn line cut off, and never done again.
-func TestShard(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, datasets.ShardName(1, 3))
+// TestPartial: what is left of a file that was not finished is read, and gets its name, with a torn line cut off.
+func TestPartial(t *testing.T) {
+	path := filepath.Join(t.TempDir(), datasets.ShardName(1, 3))
 	h := datasets.PairHeader{Model: "m", WeightsSHA256: strings.Repeat("0a", 32), Sampling: datasets.Sampling{TopP: 1, MaxNewTokens: 4}, Shard: 1, Shards: 3, Data: "here", Device: "cpu avx2"}
-	pair := func(id string) datasets.Pair {
-		return datasets.Pair{ID: id, PromptIDs: []int32{1}, ResponseIDs: []int32{2}}
-	}
-	s, err := datasets.ResumePairs(path, h)
+	w, err := datasets.CreatePartial(path, h)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"a", "b"} {
-		if err := s.Write(pair(id)); err != nil {
+		if err := errors.Join(w.Write(datasets.Pair{ID: id, PromptIDs: []int32{1}, ResponseIDs: []int32{2}}), w.Flush()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.Release()
-	partial := filepath.Join(dir, "."+datasets.ShardName(1, 3)+".partial")
+	partial := datasets.PartialOf(path)
 	f, err := os.OpenFile(partial, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -278,35 +273,53 @@ func TestShard(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
+	w.Abort()
 	other := h
 	other.Seed = 9
-	if _, err := datasets.ResumePairs(path, other); err == nil || !strings.Contains(err.Error(), "other settings") {
+	if _, _, err := readPartial(t, partial, other); err == nil || !strings.Contains(err.Error(), "other settings") {
 		t.Errorf("other settings: error %v", err)
 	}
 	elsewhere := h // another machine goes on with it
 	elsewhere.Device = "cpu avx512+vnni"
-	s, err = datasets.ResumePairs(path, elsewhere)
-	if err != nil {
+	check := func(got datasets.PairHeader, pairs []datasets.Pair, err error) {
+		t.Helper()
+		if err != nil || got != h || len(pairs) != 2 || pairs[1].ID != "b" {
+			t.Fatalf("%v: %+v, %d pairs", err, got, len(pairs))
+		}
+	}
+	check(readPartial(t, partial, elsewhere))
+	if err := datasets.FinishPartial(path); err != nil {
 		t.Fatal(err)
 	}
-	if s.Written() != 2 {
-		t.Fatalf("taken up after %d pairs, want 2", s.Written())
-	}
-	if err := s.Write(pair("c")); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	s.Release()
-	got, pairs, err := datasets.ReadPairs(path)
-	if err != nil || got != h || len(pairs) != 3 || pairs[2].ID != "c" {
-		t.Fatalf("%v: %+v, %d pairs", err, got, len(pairs))
-	}
+	check(datasets.ReadPairs(path))
 	if _, err := os.Stat(partial); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the partial file is still there")
 	}
-	if _, err := datasets.ResumePairs(path, h); !errors.Is(err, datasets.ErrFinished) {
-		t.Errorf("a finished shard: %v, want ErrFinished", err)
+	if err := errors.Join(os.WriteFile(partial, []byte("{"), 0o600), datasets.FinishPartial(path)); err != nil {
+		t.Fatal(err)
 	}
+	if _, err := os.Stat(partial); !errors.Is(err, os.ErrNotExist) {
+		t.Error("a file without pairs is still there")
+	}
+	if _, pairs, err := datasets.ReadPairs(path); err != nil || len(pairs) != 2 {
+		t.Errorf("%d pairs, %v", len(pairs), err)
+	}
+	r, err := datasets.OpenPairs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := r.Finished(elsewhere); !errors.Is(err, datasets.ErrFinished) {
+		t.Errorf("a finished file: %v, want ErrFinished", err)
+	}
+}
+
+// readPartial reads a file that was not finished.
+func readPartial(t *testing.T, path string, want datasets.PairHeader) (datasets.PairHeader, []datasets.Pair, error) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return datasets.ReadPartial(path, data, want)
 }

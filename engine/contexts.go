@@ -37,12 +37,6 @@ func (m *Model) ContextOrigin(ctx context.Context, p Policy, budget eviction.Bud
 // runPrompt takes the prompt of a request through its session: the context first, where it begins with one.
 func (e *Engine) runPrompt(ctx context.Context, a *Answer) error {
 	r := &a.Request
-	if r.OnPrefill != nil { // no other prompt passes before this one has
-		run := e.runtime.Runner
-		before := run.OnPrefill
-		defer func() { run.OnPrefill = before }()
-		run.OnPrefill = r.OnPrefill
-	}
 	rest := r.Prompt[a.known:]
 	if r.Context > 0 {
 		if err := e.enterContext(ctx, a); err != nil {
@@ -53,7 +47,7 @@ func (e *Engine) runPrompt(ctx context.Context, a *Answer) error {
 			return nil
 		}
 	}
-	return r.Session.Turn(ctx, eviction.Prompt{Tokens: rest, MaxNew: r.Generate.MaxNew})
+	return r.Session.Turn(ctx, eviction.Prompt{Tokens: rest, MaxNew: r.Generate.MaxNew, Progress: r.Progress})
 }
 
 // enterContext makes the session of a request one that goes on from its context: from one that is kept, or else one that is evicted
@@ -65,7 +59,7 @@ func (e *Engine) enterContext(ctx context.Context, a *Answer) error {
 		a.standing = len(tokens)
 		return s.Resume(c, len(r.Prompt)-r.Context)
 	}
-	if err := s.Compress(ctx, tokens, len(r.Prompt)-r.Context); err != nil {
+	if err := s.Compress(ctx, eviction.Prompt{Tokens: tokens, Progress: r.Progress}, len(r.Prompt)-r.Context); err != nil {
 		return err
 	}
 	e.keepContext(s.CacheSalt, s.Context)

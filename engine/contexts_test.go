@@ -36,7 +36,7 @@ func TestContextsInABudget(t *testing.T) {
 	for d := range documents {
 		for q := range 3 {
 			r := request(d, q)
-			if err := r.Session.Compress(t.Context(), r.Prompt[:length], 0); err != nil {
+			if err := r.Session.Compress(t.Context(), eviction.Prompt{Tokens: r.Prompt[:length]}, 0); err != nil {
 				t.Fatal(err)
 			}
 			bytes = r.Session.Context.Bytes()

@@ -38,8 +38,8 @@ type Request struct {
 	// Keep are special tokens that are a part of the text.
 	Keep []int32
 
-	// OnPrefill (may be nil) is told of passes over the prompt, as [runner.Runner]'s is.
-	OnPrefill func(tokens int) (done func(more int))
+	// Progress (may be nil) is told of passes over the prompt.
+	Progress runner.Progress
 	// Begun (may be nil) is called when the prompt has run, before the first step of the answer.
 	Begun func()
 }

@@ -66,9 +66,9 @@ type Bench struct {
 	Cells     []Cell
 	Sampling  model.Sampling
 	Agreement Agreements
-	Batch     int // sessions that are decoded together; 0 and 1: none with another
+	Batch     int // sessions that are decoded together, at least 1
 
-	engine *engine.Engine // of the sample in work
+	engine *engine.Engine // has no requests between two samples
 }
 
 // only is the bench of some of its cells, by their places: of the policies and the budgets that these have.

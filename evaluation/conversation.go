@@ -35,13 +35,12 @@ type conversation struct {
 // converse lets all cells answer, as many together as a batch takes. What a cell answers does
 // not depend on the others. Errors of cells are theirs.
 func (b *Bench) converse(ctx context.Context, cells []*conversation) error {
-	if b.engine == nil {
-		var err error
-		if b.engine, err = engine.New(b.Runtime, max(1, b.Batch)); err != nil {
-			return err
-		}
-	}
 	of := make(map[*engine.Answer]*conversation)
+	defer func() { // where an error leaves any
+		for a := range of {
+			b.engine.Cancel(a)
+		}
+	}()
 	submit := func(c *conversation) error {
 		r, more, err := c.nextRequest(ctx)
 		switch {
@@ -52,13 +51,15 @@ func (b *Bench) converse(ctx context.Context, cells []*conversation) error {
 			return nil
 		}
 		a, err := b.engine.Submit(r)
-		of[a] = c
+		if err == nil {
+			of[a] = c
+		}
 		return err
 	}
 	for next := 0; ; {
-		for ; next < len(cells) && len(of) < max(1, b.Batch); next++ {
+		for ; next < len(cells) && len(of) < b.Batch; next++ {
 			if err := submit(cells[next]); err != nil {
-				return b.abandon(err)
+				return err
 			}
 		}
 		if len(of) == 0 {
@@ -66,7 +67,7 @@ func (b *Bench) converse(ctx context.Context, cells []*conversation) error {
 		}
 		events, err := b.engine.Step(ctx)
 		if err != nil {
-			return b.abandon(err)
+			return err
 		}
 		for _, e := range events {
 			if !e.Done {
@@ -84,17 +85,10 @@ func (b *Bench) converse(ctx context.Context, cells []*conversation) error {
 				c.answered(a)
 			}
 			if err := submit(c); err != nil {
-				return b.abandon(err)
+				return err
 			}
 		}
 	}
-}
-
-// abandon leaves an engine that was stopped.
-func (b *Bench) abandon(err error) error {
-	b.engine.Close()
-	b.engine = nil
-	return err
 }
 
 // endConversation is the end of a conversation, with an error or without.

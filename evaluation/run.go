@@ -131,9 +131,9 @@ func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from *s
 	group, ctx := errgroup.WithContext(ctx)
 	for range workers {
 		group.Go(func() error {
-			b := &Bench{
-				Runtime: eviction.NewRuntime(m), Policies: o.Policies, Budgets: o.Budgets, Cells: CellsOf(o.Policies, o.Budgets),
-				Sampling: o.Sampling, Agreement: o.Agreement, Batch: o.Batch,
+			b, err := o.newBench(m)
+			if err != nil {
+				return err
 			}
 			for ctx.Err() == nil {
 				j, claim, ok, err := from.Next(ctx, true)
@@ -155,12 +155,21 @@ func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from *s
 	return group.Wait()
 }
 
+// newBench is a bench of all cells.
+func (o *Options) newBench(m *model.Model) (*Bench, error) {
+	b := &Bench{
+		Runtime: eviction.NewRuntime(m), Policies: o.Policies, Budgets: o.Budgets, Cells: CellsOf(o.Policies, o.Budgets),
+		Sampling: o.Sampling, Agreement: o.Agreement, Batch: max(1, o.Batch),
+	}
+	var err error
+	b.engine, err = engine.New(b.Runtime, b.Batch)
+	return b, err
+}
+
 // measureSample measures a sample. Its error is one of the context.
 func (o *Options) measureSample(ctx context.Context, b *Bench, modelName string, j job) (*measured, error) {
 	if j.cells != nil {
-		whole, some := b, b.only(j.cells)
-		defer func() { whole.engine = some.engine }()
-		b = some
+		b = b.only(j.cells)
 	}
 	s, err := j.item.Make(ctx)
 	var out *outcome

@@ -44,20 +44,20 @@ func (c *Context) begins(tokens []int32) bool {
 	return n < len(tokens) && slices.Equal(c.Tokens, tokens[:n])
 }
 
-// Compress runs tokens as the context of a session that begins, and evicts them by its policy and budget. The session then has its
+// Compress runs a prompt, of its fields Tokens and Progress, as the context of a session that begins, and evicts it by its policy and budget. The session then has its
 // Context, and goes on from it with a turn of so many tokens more (see Resume). A policy that evicts or chooses while it decodes has
 // no contexts: its state belongs to one answer. After an error the session is unusable.
-func (s *Session) Compress(ctx context.Context, tokens []int32, more int) error {
+func (s *Session) Compress(ctx context.Context, prompt Prompt, more int) error {
 	if err := s.Compresses(); err != nil {
 		return err
 	}
 	if len(s.history) > 0 || s.ready {
 		return errors.New("compress: the session has begun, want a new one")
 	}
-	if err := s.Turn(ctx, Prompt{Tokens: tokens, Context: true}); err != nil {
+	if err := s.Turn(ctx, Prompt{Tokens: prompt.Tokens, Context: true, Progress: prompt.Progress}); err != nil {
 		return err
 	}
-	c := &Context{Tokens: slices.Clone(tokens), Policy: s.policy, Budget: s.Budget, FullBytes: s.FullBytes, keep: s.Keep, cache: s.Cache}
+	c := &Context{Tokens: slices.Clone(prompt.Tokens), Policy: s.policy, Budget: s.Budget, FullBytes: s.FullBytes, keep: s.Keep, cache: s.Cache}
 	s.Rest()
 	return s.Resume(c, more)
 }

@@ -70,7 +70,7 @@ func compressed(t *testing.T, m *model.Model, p *eviction.Configured, tokens []i
 	t.Helper()
 	s, err := eviction.NewRuntime(m).NewSession(p, eviction.Pairs(budget))
 	if err == nil {
-		err = s.Compress(context.Background(), tokens, 0)
+		err = s.Compress(context.Background(), eviction.Prompt{Tokens: tokens}, 0)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -203,12 +203,12 @@ func TestContextsAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Compress(context.Background(), tokens, 0); err == nil || !strings.Contains(err.Error(), "policy "+name) {
+		if err := s.Compress(context.Background(), eviction.Prompt{Tokens: tokens}, 0); err == nil || !strings.Contains(err.Error(), "policy "+name) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
 	s := compressed(t, m, policy(t, m, "snapkv"), tokens, 10)
-	if err := s.Compress(context.Background(), tokens, 0); err == nil {
+	if err := s.Compress(context.Background(), eviction.Prompt{Tokens: tokens}, 0); err == nil {
 		t.Error("a session that has begun is taken")
 	}
 	path := filepath.Join(t.TempDir(), "doc.kv")
@@ -260,7 +260,7 @@ func TestContextsShareNothing(t *testing.T) {
 	tokens := modeltest.Tokens(m, 4, 120)
 	s, err := rt.NewSession(p, eviction.Pairs(40))
 	if err == nil {
-		err = s.Compress(context.Background(), tokens, 0)
+		err = s.Compress(context.Background(), eviction.Prompt{Tokens: tokens}, 0)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -109,7 +109,7 @@ func TestSpansOfSharedBudgets(t *testing.T) {
 		for _, context := range []bool{false, true} {
 			s := sessionWith(t, m, p, keepBudget, eviction.Keep{Spans: spans})
 			if context {
-				if err := s.Compress(background, tokens, 8); err != nil {
+				if err := s.Compress(background, eviction.Prompt{Tokens: tokens}, 8); err != nil {
 					t.Fatal(err)
 				}
 			} else {
@@ -291,7 +291,7 @@ func TestContextsOfOtherSpansAreOthers(t *testing.T) {
 	p := policy(t, m, "snapkv")
 	tokens := modeltest.Tokens(m, 4, 60)
 	s := sessionWith(t, m, p, keepBudget, eviction.Keep{Spans: append(slices.Clone(spans), eviction.Span{From: 58, To: 90})})
-	if err := s.Compress(background, tokens, 8); err != nil {
+	if err := s.Compress(background, eviction.Prompt{Tokens: tokens}, 8); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

@@ -62,7 +62,7 @@ func (p *pass) run(ctx context.Context) error {
 		}
 	}
 	whole := p.session == nil || p.observers[0].plan.keepsAll(p.observers[0].prompt.Entries, p.observers[0].prompt.Budget)
-	opt := runner.PrefillOptions{Capture: mergeCaptures(during), Prefix: prefix, Pipelined: whole, Observe: func(o *runner.Observation) error {
+	opt := runner.PrefillOptions{Capture: mergeCaptures(during), Prefix: prefix, Pipelined: whole, Progress: p.prompt.Progress, Observe: func(o *runner.Observation) error {
 		for _, r := range during {
 			if keep := r.observeLayer(o); p.session != nil {
 				if err := p.session.observed(r, o, keep, whole); err != nil {
@@ -106,7 +106,7 @@ func (p *pass) speculate(ctx context.Context, r *observer) error {
 	}
 	i := slices.IndexFunc(p.drafts, func(d draftOf) bool { return d.Draft == *want })
 	if i < 0 {
-		tokens, bytes, err := p.runtime.speculate(ctx, want, slices.Concat(p.before, p.prompt.Tokens))
+		tokens, bytes, err := p.runtime.speculate(ctx, want, slices.Concat(p.before, p.prompt.Tokens), p.prompt.Progress)
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,8 @@ type Prompt struct {
 	Config   *model.Config
 	// Windows: layers with a sliding window are evicted, too, and hold the whole prompt until then.
 	Windows bool
+	// Progress (may be nil) is told of passes over the prompt, and of those of a draft or response of the model's own.
+	Progress runner.Progress
 	// Tokenizer is the model's; nil where it has none.
 	Tokenizer *tokenizer.Tokenizer
 	// beside are entries of a head that the prompt's whole budget has for what stays, beside Budget.

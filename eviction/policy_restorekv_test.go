@@ -168,7 +168,7 @@ func inContext(t *testing.T, rt *eviction.Runtime, p *eviction.Configured, token
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Compress(background, tokens, 20); err != nil {
+	if err := s.Compress(background, eviction.Prompt{Tokens: tokens}, 20); err != nil {
 		t.Fatal(err)
 	}
 	c := s.Context

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,31 +29,26 @@ func NewRuntime(m *model.Model) *Runtime { return &Runtime{Runner: runner.New(m)
 
 // ReleaseScratch lets go of the scratch memory of the passes so far.
 func (rt *Runtime) ReleaseScratch() {
-	before := rt.Runner
-	rt.Runner = runner.New(before.Model)
-	rt.Runner.OnPrefill = before.OnPrefill
+	rt.Runner = runner.New(rt.Runner.Model)
 }
 
-// ownResponse is the model's greedy response with the full cache, of at most so many tokens; 0: as many as there is room for.
-func (rt *Runtime) ownResponse(ctx context.Context, tokens []int32, maxNew int) ([]int32, error) {
+// ownResponse is the model's greedy response to tokens with the full cache, as long as the prompt allows.
+func (rt *Runtime) ownResponse(ctx context.Context, tokens []int32, p *Prompt) ([]int32, error) {
 	m := rt.Runner.Model
 	cache := kvcache.New(m)
-	logits, err := rt.Runner.Forward(ctx, cache, tokens, runner.PrefillOptions{})
+	logits, err := rt.Runner.Forward(ctx, cache, tokens, runner.PrefillOptions{Progress: p.Progress})
 	if err != nil {
 		return nil, err
 	}
-	if maxNew == 0 {
-		maxNew = m.Config.MaxPositions
-	}
-	return rt.Runner.Respond(ctx, cache, logits, runner.GenerateOptions{MaxNew: maxNew})
+	return rt.Runner.Respond(ctx, cache, logits, runner.GenerateOptions{MaxNew: cmp.Or(p.MaxNew, m.Config.MaxPositions)})
 }
 
 // speculate lets the draft model answer the prompt, with its full cache, whose
-// bytes it also returns.
-func (rt *Runtime) speculate(ctx context.Context, d *Draft, tokens []int32) (draft []int32, bytes int64, err error) {
-	m, r := d.Model, rt.Runner
+// bytes it also returns. Progress is that of the model's own draft.
+func (rt *Runtime) speculate(ctx context.Context, d *Draft, tokens []int32, progress runner.Progress) (draft []int32, bytes int64, err error) {
+	m, r, opt := d.Model, rt.Runner, runner.PrefillOptions{}
 	if m == nil {
-		m = rt.Runner.Model
+		m, opt.Progress = rt.Runner.Model, progress
 	} else if counter := rt.Runner.Model.Counter(); counter != nil && !m.Counts() {
 		counted, own := m.Counted()
 		weights := own.Live()
@@ -62,7 +58,7 @@ func (rt *Runtime) speculate(ctx context.Context, d *Draft, tokens []int32) (dra
 		r = runner.New(m)
 	}
 	cache := kvcache.New(m)
-	logits, err := r.Forward(ctx, cache, tokens, runner.PrefillOptions{})
+	logits, err := r.Forward(ctx, cache, tokens, opt)
 	if err != nil {
 		return nil, 0, fmt.Errorf("draft by %s: %w", m.Name, err)
 	}

@@ -165,7 +165,7 @@ func (rt *Runtime) Prefill(ctx context.Context, named *Configured, prompt Prompt
 	return s, nil
 }
 
-// Turn appends the prompt of one more turn and evicts, as Prefill does; of its fields Tokens, MaxNew and Response. The last token
+// Turn appends the prompt of one more turn and evicts, as Prefill does; of its fields Tokens, MaxNew, Response and Progress. The last token
 // that was generated comes first, since no step has run it. Response is the true response, for a policy that may know it; where
 // such a policy gets none, the model's own greedy response with the full cache is generated first, of up to MaxNew tokens. After
 // an error the session is unusable.
@@ -216,14 +216,15 @@ func (s *Session) observer(ctx context.Context, prompt Prompt) (*observer, error
 		return nil, fmt.Errorf("turn: %w", err)
 	}
 	p := s.Prompt
-	p.Tokens, p.MaxNew, p.Context, p.Response = slices.Concat(s.pending, prompt.Tokens), prompt.MaxNew, prompt.Context, prompt.Response
+	p.Tokens, p.MaxNew, p.Context = slices.Concat(s.pending, prompt.Tokens), prompt.MaxNew, prompt.Context
+	p.Response, p.Progress = prompt.Response, prompt.Progress
 	p.Draft, p.Drafted = nil, 0
 	p.Entries, p.From = len(p.Tokens)+s.mostEntries(), int(s.Cache.Next())
 	p.Keep = s.positions(s.Keep)
 	p.Budget = s.pairs(p.From - s.rows + len(p.Tokens))
 	r := newObserver(s.policy, p)
 	if r.plan.NeedsResponse && p.Response == nil && !p.fits() {
-		response, err := s.runtime.ownResponse(ctx, slices.Concat(s.history, p.Tokens), p.MaxNew)
+		response, err := s.runtime.ownResponse(ctx, slices.Concat(s.history, p.Tokens), &p)
 		if err != nil {
 			return nil, err
 		}

@@ -351,13 +351,11 @@ func (f *output) adopt(ctx context.Context) ([]datasets.Pair, error) {
 	} else if data, err = os.ReadFile(name); errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	if err != nil || !bytes.ContainsRune(data, '\n') {
+	if err != nil || data == nil {
 		return nil, err
 	}
-	r, pairs, err := datasets.ReadBegun(name, data, f.header)
-	if err == nil && len(pairs) > 0 {
-		f.header = r.Header()
-	}
+	var pairs []datasets.Pair
+	f.header, pairs, err = datasets.ReadPartial(name, data, f.header)
 	return pairs, err
 }
 

@@ -24,4 +24,4 @@ while [ $# -gt 0 ]; do
 done
 
 need_chromium
-go test -vet=off -count=1 -run 'InABrowser$|^TestServePageSendsWhatWasChosen$' -v ./cmd/evict
+go test -vet=off "${tags[@]}" -count=1 -run 'InABrowser$|^TestServePageSendsWhatWasChosen$' -v ./cmd/evict

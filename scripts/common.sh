@@ -5,6 +5,7 @@ caller=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 
+tags=(${GLIMPSE_TAGS:+-tags "$GLIMPSE_TAGS"}) # that tests are compiled with
 tools=${XDG_CACHE_HOME:-$HOME/.cache}/glimpse/tools # programs that scripts have fetched
 
 # older tells whether version $1 comes before $2.

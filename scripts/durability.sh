@@ -46,7 +46,7 @@ repeats() { [ -n "$beside" ] || tests "$@"; }
 # test logs is its detail.
 tests() { # PACKAGE PATTERN
   local code=0
-  go test -vet=off -count=1 -timeout 5m -v -run "$2" -skip "$alike" "$1" >"$work/log" 2>&1 || code=$?
+  go test -vet=off "${tags[@]}" -count=1 -timeout 5m -v -run "$2" -skip "$alike" "$1" >"$work/log" 2>&1 || code=$?
   while IFS=$'\t' read -r verdict name detail; do
     line "$verdict" "$name" "$detail"
   done < <(awk '

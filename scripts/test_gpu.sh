@@ -3,7 +3,7 @@
 # own sources on the processor, so that no GPU is needed:
 #
 #   ./scripts/test_gpu.sh                 # all of it
-#   ./scripts/test_gpu.sh --brief         # what .ci/run does: not on the rehearsal of a chip
+#   ./scripts/test_gpu.sh --brief         # what .ci/run does, and its vet: not on the rehearsal of a chip
 #   ./scripts/test_gpu.sh -run Conform    # arguments go to "go test"
 #   ./scripts/test_gpu.sh --package ./kernels/cuda -run TestCUDASelect   # of one package: seconds
 #   ./scripts/test_gpu.sh --device        # on the driver and the GPU of this machine, each
@@ -18,13 +18,7 @@ source scripts/gpu_env.sh
 
 packages=(./kernels/cudadriver ./kernels ./kernels/cuda ./autodiff ./model ./model/kvcache ./model/runner ./eviction ./training ./cmd/evict)
 
-if ! command -v g++ >/dev/null || ! command -v make >/dev/null; then
-  command -v apt-get >/dev/null || die "g++ and make are missing and there is no apt-get to install them with"
-  as_root=()
-  [ "$(id -u)" = 0 ] || as_root=(sudo)
-  "${as_root[@]}" apt-get update -q
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends g++ make libc6-dev
-fi
+compilers
 scripts/kernels.sh --check
 
 if [ "${1:-}" = --device ]; then
@@ -164,7 +158,7 @@ commands() {
   tests ./cmd/train TestCUDA
 }
 
-go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
+[ -n "$brief" ] || go vet -tags gpu "${packages[@]}" ./generation ./cmd/train
 [[ " ${parts[*]} " != *" chip_"* ]] || compile chip
 build ./kernels/cudadriver ./kernels ./kernels/cuda ./model ./model/kvcache ./model/runner ./eviction ./training ./cmd/evict ./generation ./cmd/train
 beside "${parts[@]}"

@@ -39,7 +39,7 @@ func (s *served) behind(t testing.TB, policy, text, question string) string {
 	}
 	session, err := eviction.NewRuntime(s.model.Model).NewSession(named.Configured, eviction.Pairs(contextBudget))
 	if err == nil {
-		err = session.Compress(t.Context(), context, 0)
+		err = session.Compress(t.Context(), eviction.Prompt{Tokens: context}, 0)
 	}
 	if err == nil {
 		err = session.Turn(t.Context(), eviction.Prompt{Tokens: rest})

@@ -337,7 +337,7 @@ func (x *exchange) newChoice(i int) (*choice, error) {
 		c.request.Context = x.context
 	}
 	if x.progress {
-		c.request.OnPrefill = c.onPrefill
+		c.request.Progress = c.onPrefill
 	}
 	if x.conversation {
 		c.goesOn, c.request.Owner = session.KeepsTurns(), x.owner

@@ -52,7 +52,7 @@ type recorder struct {
 	metrics *metrics
 	log     *slog.Logger
 
-	shard  *datasets.Shard // nil: no file is open
+	file   *datasets.PairWriter // nil: none is open
 	path   string
 	unlock func()
 	opened time.Time
@@ -125,28 +125,11 @@ func (r *recorder) takeUp() {
 		if err != nil { // of a server that lives
 			continue
 		}
-		if err := finish(path, partial); err != nil {
+		if err := datasets.FinishPartial(path); err != nil {
 			r.log.Error("recorded pairs of an earlier server", "error", err)
 		}
 		unlock()
 	}
-}
-
-// finish gives the pairs of a hidden file their name, without a last one that was not written to its end.
-func finish(path, partial string) error {
-	h, found := datasets.BegunFile(path)
-	if !found { // it was killed before there was a pair
-		return os.Remove(partial)
-	}
-	s, err := datasets.ResumePairs(path, h)
-	if err != nil {
-		return err
-	}
-	if s.Written() == 0 {
-		s.Discard()
-		return nil
-	}
-	return s.Commit()
 }
 
 // offer gives an answer to be recorded, unless chance says no. It does not wait.
@@ -184,7 +167,7 @@ func (r *recorder) recordPairs() {
 				r.commit()
 			}
 		case <-tick.C:
-			if r.shard != nil && time.Since(r.opened) >= fileAge {
+			if r.file != nil && time.Since(r.opened) >= fileAge {
 				r.commit()
 			} else {
 				r.storeFiles() // what could not be sent
@@ -199,9 +182,12 @@ func (r *recorder) writePair(p datasets.Pair) string {
 	if r.total+r.size+int64(r.digits*(len(p.PromptIDs)+len(p.ResponseIDs)))+rest > r.limit {
 		return "limit"
 	}
-	err := r.openShard()
+	err := r.openFile()
 	if err == nil {
-		err = r.shard.Write(p)
+		err = r.file.Write(p)
+	}
+	if err == nil {
+		err = r.file.Flush()
 	}
 	if err == nil {
 		var info os.FileInfo
@@ -211,19 +197,19 @@ func (r *recorder) writePair(p datasets.Pair) string {
 		}
 	}
 	r.log.Error("recording a pair", "error", err)
-	if r.shard != nil { // whose last line may be half
-		r.shard.Release()
-		if err := finish(r.path, datasets.PartialOf(r.path)); err != nil {
+	if r.file != nil { // whose last line may be half
+		r.file.Abort()
+		if err := datasets.FinishPartial(r.path); err != nil {
 			r.log.Error("recorded pairs", "error", err)
 		}
-		r.closeShard()
+		r.endFile()
 	}
 	return "error"
 }
 
-// openShard begins a file where none is open.
-func (r *recorder) openShard() (err error) {
-	if r.shard != nil {
+// openFile begins a file where none is open.
+func (r *recorder) openFile() (err error) {
+	if r.file != nil {
 		return nil
 	}
 	name := "recorded-" + time.Now().UTC().Format("20060102T150405Z") + "-" + cryptorand.Text()[:8] + ".jsonl"
@@ -231,9 +217,8 @@ func (r *recorder) openShard() (err error) {
 	if r.unlock, err = outputs.Lock(r.path); err != nil {
 		return err
 	}
-	if r.shard, err = datasets.StartPairs(r.path, r.header); err != nil {
+	if r.file, err = datasets.CreatePartial(r.path, r.header); err != nil {
 		r.unlock()
-		r.shard = nil
 		return err
 	}
 	r.opened = time.Now()
@@ -242,19 +227,19 @@ func (r *recorder) openShard() (err error) {
 
 // commit finishes the open file.
 func (r *recorder) commit() {
-	if r.shard != nil {
-		if err := r.shard.Commit(); err != nil {
+	if r.file != nil {
+		if err := r.file.Commit(); err != nil {
 			r.log.Error("finishing recorded pairs", "error", err)
 		}
-		r.closeShard()
+		r.endFile()
 	}
 	r.storeFiles()
 }
 
-func (r *recorder) closeShard() {
+func (r *recorder) endFile() {
 	r.unlock()
 	r.total += r.size
-	r.shard, r.size = nil, 0
+	r.file, r.size = nil, 0
 }
 
 // storeFiles stores the finished files in the bucket; those that it cannot stay for the next time.

@@ -49,7 +49,7 @@ func TestChatOnTerminal(t *testing.T) {
 				{"<cupy>\x1b[D\x1b[D\x1b[D\x7fo\x05\r", "tokens at "}, // edited into <copy>
 				{up + "\r", " tokens at "},
 				{"hello\r", `"hello" is not one of the 480 words that the model knows; try bell`},
-				{"/hlep\r", `did you mean "/help"?`},
+				{"/hlep\r", `"/help"?`}, // did you mean
 				{"/bu\t32\r", "32 KV entries per KV head and layer from the next turn on; what was evicted"},
 				{"/policy snapvk\r", `"snapkv"?`}, // did you mean
 				{"/policy sna\t\r", "what was said is read again"},

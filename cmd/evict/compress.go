@@ -71,15 +71,13 @@ policy with its adapter and of itself: one that is damaged, or of another model,
 				return err
 			}
 			defer m.Close()
-			rt := eviction.NewRuntime(m.Model)
-			console.ShowPrefill(rt, cmd.ErrOrStderr())
-			session, err := rt.NewSession(policy.Configured, budget)
+			session, err := eviction.NewRuntime(m.Model).NewSession(policy.Configured, budget)
 			if err == nil {
 				err = doc.CheckKeep(cmd.ErrOrStderr(), policy, budget, session)
 			}
 			ids := doc.IDs
 			if err == nil {
-				err = session.Compress(cmd.Context(), ids, 0)
+				err = session.Compress(cmd.Context(), eviction.Prompt{Tokens: ids, Progress: console.ShowPrefill(cmd.ErrOrStderr())}, 0)
 			}
 			if err != nil {
 				return fmt.Errorf("compress: %w", err)

@@ -100,7 +100,6 @@ random tokens are drawn --query-trials times; --json has the quartiles, and mean
 				return report.WriteTable(cmd.OutOrStdout())
 			}
 			rt := eviction.NewRuntime(m.Model)
-			console.ShowPrefill(rt, cmd.ErrOrStderr())
 			session, err := s.inspected(cmd, rt, policy, prompt.IDs, budget)
 			if err != nil {
 				return err
@@ -158,7 +157,7 @@ func (s *setup) inspected(cmd *cobra.Command, rt *eviction.Runtime, policy engin
 		return nil, err
 	}
 	if c == nil {
-		return rt.Prefill(cmd.Context(), policy.Configured, eviction.Prompt{Tokens: ids, Budget: budget.Of(len(ids))})
+		return rt.Prefill(cmd.Context(), policy.Configured, eviction.Prompt{Tokens: ids, Budget: budget.Of(len(ids)), Progress: console.ShowPrefill(cmd.ErrOrStderr())})
 	}
 	session, err := rt.NewSession(policy.Configured, budget)
 	if err == nil {

@@ -39,7 +39,7 @@ func (m Model) stepCost(entries func(l int) int, read, batch int) Cost {
 	var total Cost
 	for l := range m.layers {
 		for _, mod := range m.layers[l].modules {
-			total = total.plus(m.chip.operation(2*mod.weights*float64(batch), mod.weightsRead(batch)*m.weight))
+			total = total.plus(m.through(mod, batch))
 		}
 		if m.layers[l].recurrent != nil {
 			total = total.plus(m.recurrence(l, 1, batch))
@@ -47,17 +47,16 @@ func (m Model) stepCost(entries func(l int) int, read, batch int) Cost {
 		}
 		n := entries(m.layers[l].from)
 		if m.as.Causal {
-			n = int(seen(n, m.layers[l].window))
+			n = int(pairsSeen(1, n-1, m.layers[l].window))
 		}
 		if read > 0 {
 			n = min(n, read)
 		}
-		at := m.productCost(l, 2, float64(n), n)
+		at, stored := m.productCost(l, 2, float64(n), n), n
 		if m.as.Runtime {
-			at = at.plus(m.storeCost(l, 1))
-		} else {
-			at = at.plus(m.storeCost(l, n))
+			stored = 1
 		}
+		at = at.plus(m.chip.operation(0, float64(stored)*m.layers[l].held))
 		b := float64(batch)
 		total = total.plus(Cost{b * at.FLOPs, b * at.Bytes, b * at.Seconds})
 	}

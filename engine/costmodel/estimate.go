@@ -160,9 +160,7 @@ func (m Model) draft(w eviction.Workload, add func(string, Cost)) {
 	add("draft", m.stepsCost(w.Held, w.Draft))
 	look := full
 	for l := range m.layers {
-		for _, mod := range m.layers[l].modules {
-			look = look.plus(m.chip.operation(2*mod.weights*float64(w.Draft), mod.weightsRead(w.Draft)*m.weight))
-		}
+		look = look.plus(m.linears(l, eviction.Workload{Tokens: w.Draft}, nil))
 		if m.layers[l].recurrent == nil {
 			look = look.plus(m.productCost(l, 4, m.causal(l, w.Draft, w.Tokens), w.Tokens))
 		}

@@ -37,7 +37,7 @@ func (m Model) Prefill(tokens int) Cost {
 // pass is the cost of a prompt's pass with what is observed of it, but for what the cache
 // takes in.
 func (m Model) pass(w eviction.Workload) Cost {
-	probes := probeRows(w)
+	probes := slices.Concat(w.Capture.Probes, w.Capture.PeakProbes, w.Capture.References)
 	var total Cost
 	for l := range m.layers {
 		if m.as.Runtime && l == len(m.layers)-1 && m.layers[l].recurrent != nil {
@@ -45,7 +45,7 @@ func (m Model) pass(w eviction.Workload) Cost {
 		}
 		total = total.plus(m.linears(l, w, probes), m.updates(l, probes, model.FactorModules), m.attentionCost(l, w, probes))
 		if m.as.Runtime {
-			total = total.plus(m.scores(l, w, probes))
+			total = total.plus(m.scores(l, w))
 		}
 	}
 	return total.plus(m.staying(w), m.lmHead())
@@ -57,8 +57,7 @@ func (m Model) staying(w eviction.Workload) Cost {
 	if w.Stay == nil {
 		return total
 	}
-	all := []rows{{w.Stay, w.Stay.Rows(), false}}
-	n := all[0].n
+	n := w.Stay.Rows()
 	for l := range m.layers {
 		names := model.FactorModules
 		last := m.economical(l) // its outputs are not computed, only keys and values
@@ -67,10 +66,10 @@ func (m Model) staying(w eviction.Workload) Cost {
 		}
 		for _, mod := range m.layers[l].modules {
 			if !last || slices.Contains(names, mod.name) {
-				total = total.plus(m.chip.operation(2*mod.weights*float64(n), mod.weightsRead(n)*m.weight))
+				total = total.plus(m.through(mod, n))
 			}
 		}
-		switch total = total.plus(m.updates(l, all, names)); {
+		switch total = total.plus(m.updates(l, []model.QueryRows{w.Stay}, names)); {
 		case m.layers[l].recurrent != nil:
 			total = total.plus(m.recurrence(l, n, 1))
 		case !last:
@@ -88,7 +87,7 @@ func (m Model) economical(l int) bool {
 // tail is the number of last rows whose queries the last layer computes.
 func tail(w eviction.Workload) int {
 	n := 1
-	for _, window := range append(append([]int(nil), w.Capture.Windows...), w.Capture.PeakWindows...) {
+	for _, window := range slices.Concat(w.Capture.Windows, w.Capture.PeakWindows) {
 		n = max(n, window)
 	}
 	return min(n, w.Tokens)
@@ -104,10 +103,10 @@ func (m Model) promptRows(l int, w eviction.Workload) int {
 }
 
 // linears are a layer's linear modules, of prompt and probes at once.
-func (m Model) linears(l int, w eviction.Workload, probes []rows) Cost {
+func (m Model) linears(l int, w eviction.Workload, probes []model.QueryRows) Cost {
 	beside := 0
 	for _, p := range probes {
-		beside += p.n
+		beside += p.Rows()
 	}
 	var total Cost
 	for _, mod := range m.layers[l].modules {
@@ -129,13 +128,13 @@ func (m Model) linears(l int, w eviction.Workload, probes []rows) Cost {
 				n = 1
 			}
 		}
-		total = total.plus(m.chip.operation(2*mod.weights*float64(n), mod.weightsRead(n)*m.weight))
+		total = total.plus(m.through(mod, n))
 	}
 	return total
 }
 
 // updates are the low-rank updates of some of a layer's modules that probes have.
-func (m Model) updates(l int, probes []rows, modules []model.Module) Cost {
+func (m Model) updates(l int, probes []model.QueryRows, modules []model.Module) Cost {
 	var total Cost
 	for _, p := range probes {
 		for _, name := range modules {
@@ -152,11 +151,11 @@ func (m Model) updates(l int, probes []rows, modules []model.Module) Cost {
 				for _, mod := range m.layers[l].modules {
 					if e := mod.experts; e != nil {
 						share := float64(e.TopK) / float64(len(e.Each))
-						through, read = weights*share, weights*(1-math.Pow(1-share, float64(p.n)))
+						through, read = weights*share, weights*(1-math.Pow(1-share, float64(p.Rows())))
 					}
 				}
 			}
-			total = total.plus(m.chip.operation(2*through*float64(p.n), read*size))
+			total = total.plus(m.chip.operation(2*through*float64(p.Rows()), read*size))
 		}
 	}
 	return total
@@ -181,18 +180,18 @@ func (m Model) causal(l, n, past int) float64 {
 }
 
 // attentionCost is that of a layer's prompt and probes.
-func (m Model) attentionCost(l int, w eviction.Workload, probes []rows) Cost {
+func (m Model) attentionCost(l int, w eviction.Workload, probes []model.QueryRows) Cost {
 	n := w.Tokens
 	var total Cost
 	if m.layers[l].recurrent != nil {
 		total = m.recurrence(l, n, 1)
 		for _, p := range probes {
-			total = total.plus(m.recurrence(l, p.n, 1))
+			total = total.plus(m.recurrence(l, p.Rows(), 1))
 		}
 		return total
 	}
 	if m.economical(l) && n > 1 {
-		total = m.productCost(l, 2, seen(n, m.layers[l].window), n)
+		total = m.productCost(l, 2, pairsSeen(1, n-1, m.layers[l].window), n)
 	} else {
 		rows := m.promptRows(l, w)
 		total = m.productCost(l, 2, m.causal(l, rows, n-rows), n)
@@ -202,22 +201,20 @@ func (m Model) attentionCost(l int, w eviction.Workload, probes []rows) Cost {
 		if m.economical(l) {
 			products = 1
 		}
-		total = total.plus(m.productCost(l, products, m.causal(l, p.n, n), n))
+		total = total.plus(m.productCost(l, products, m.causal(l, p.Rows(), n), n))
 	}
 	return total
 }
 
 // scores are what a layer computes for nothing but what is observed.
-func (m Model) scores(l int, w eviction.Workload, probes []rows) Cost {
+func (m Model) scores(l int, w eviction.Workload) Cost {
 	n, c := w.Tokens, w.Capture
 	var total Cost
 	if m.layers[l].recurrent != nil {
 		return total
 	}
-	for _, p := range probes {
-		if p.peak { // of the prompt's entries alone
-			total = total.plus(m.productCost(l, 1, m.causal(l, p.n, n)-m.causal(l, p.n, 0), n))
-		}
+	for _, p := range c.PeakProbes { // of the prompt's entries alone
+		total = total.plus(m.productCost(l, 1, m.causal(l, p.Rows(), n)-m.causal(l, p.Rows(), 0), n))
 	}
 	if w.Spares(l) {
 		return total
@@ -257,11 +254,6 @@ func (m Model) lmHead() Cost {
 		return Cost{}
 	}
 	return m.chip.operation(2*m.head, m.head*m.weight)
-}
-
-// storeCost is the cost of moving so many entries of a layer, once.
-func (m Model) storeCost(l, entries int) Cost {
-	return m.chip.operation(0, float64(entries)*m.layers[l].held)
 }
 
 // storeAll moves so many entries of every layer.

@@ -3,7 +3,6 @@ package costmodel
 import (
 	"math"
 
-	"glimpse/eviction"
 	"glimpse/kernels"
 	"glimpse/model"
 )
@@ -54,6 +53,11 @@ type module struct {
 	name    model.Module // "": none that an adapter attaches to
 	weights float64      // in · out, of experts those that a row goes through
 	experts *model.Experts
+}
+
+// through is the cost of so many rows that go through a module.
+func (m Model) through(mod module, rows int) Cost {
+	return m.chip.operation(2*mod.weights*float64(rows), mod.weightsRead(rows)*m.weight)
 }
 
 // weightsRead are the weights that so many rows read. Of experts it is what is expected where a router prefers none.
@@ -118,28 +122,6 @@ func shapeOf(m *model.Model) shape {
 	return s
 }
 
-// rows are those that go through the layers beside a prompt.
-type rows struct {
-	model.QueryRows
-	n    int
-	peak bool
-}
-
-// probeRows are the probes and references of a workload.
-func probeRows(w eviction.Workload) []rows {
-	var out []rows
-	for _, p := range w.Capture.Probes {
-		out = append(out, rows{p, p.Rows(), false})
-	}
-	for _, p := range w.Capture.PeakProbes {
-		out = append(out, rows{p, p.Rows(), true})
-	}
-	for _, p := range w.Capture.References {
-		out = append(out, rows{p, p.Rows(), false})
-	}
-	return out
-}
-
 // pairsSeen is the number of query-key pairs of n rows that stand after past entries and see
 // these, and each other up to their own: under a sliding window no more than so many each.
 func pairsSeen(n, past, window int) float64 {
@@ -148,12 +130,4 @@ func pairsSeen(n, past, window int) float64 {
 	}
 	short := max(0, window-past) // rows that see all there is
 	return float64(short)*float64(past) + float64(short)*float64(short+1)/2 + float64(n-short)*float64(window)
-}
-
-// seen is the number of entries that one row sees of so many.
-func seen(entries, window int) float64 {
-	if window > 0 {
-		return float64(min(entries, window))
-	}
-	return float64(entries)
 }

@@ -135,8 +135,7 @@ type textRun struct {
 // every stride, whose last tokens are a prompt that it observes.
 func (r *textRun) under(ctx context.Context, rt *eviction.Runtime, p *eviction.Configured, budget int) error {
 	most := len(r.ids) - r.start
-	w := p.Workload(&rt.Runner.Model.Config, len(r.ids), budget, most)
-	whole := w.Limit != nil || w.Read > 0 || p.Name == "full"
+	whole := p.Compresses() != nil || p.Name == "full"
 	if !whole {
 		most = min(most, r.stride)
 	}

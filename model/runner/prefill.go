@@ -29,7 +29,7 @@ type prefillPass struct {
 	stage    int // of the model, that the pass is on
 	// pipelined: passes on several devices run at the same time.
 	pipelined bool
-	done      func(more int) // of Runner.OnPrefill, or nil
+	done      func(more int) // of the options' Progress, or nil
 	rowsDone  *atomic.Int64  // of all layers, on all devices
 }
 

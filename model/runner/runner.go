@@ -19,11 +19,6 @@ type Runner struct {
 	stages []*Runner       // one for each device of the model; callers have the first
 	batch  batchPass       // of StepBatch
 
-	// OnPrefill (may be nil) is told of every pass over several tokens when it begins. What it returns
-	// is told of progress: how many more of the tokens are done, each layer doing its share of them.
-	// That may be called concurrently where a model is on several devices.
-	OnPrefill func(tokens int) (done func(more int))
-
 	// Decoding steps as graphs: stepped is the rows of those that were taken without,
 	// noGraph where the device has none.
 	recorded *recordedSteps
@@ -43,6 +38,10 @@ func (r *Runner) ScratchBytes() (n int64) {
 	return n
 }
 
+// Progress is told of a pass over several tokens when it begins. What it returns is told how many more of the tokens
+// are done, each layer doing its share of them. That may be called concurrently where a model is on several devices.
+type Progress func(tokens int) (done func(more int))
+
 // PrefillOptions are the settings of one pass over a prompt.
 type PrefillOptions struct {
 	// Chunk is how many rows go through a layer at once; 0 is what suits the backend.
@@ -60,6 +59,8 @@ type PrefillOptions struct {
 	Prefix *kvcache.Prefix
 	// LogProbs (may be nil) is told what the model gives to the tokens of the prompt that run.
 	LogProbs *PromptLogProbs
+	// Progress may be nil.
+	Progress Progress
 	// CacheOnly computes keys and values and nothing that only logits need.
 	CacheOnly bool
 
@@ -99,8 +100,8 @@ func (r *Runner) Forward(ctx context.Context, cache *kvcache.Cache, tokens []int
 
 	n := len(tokens)
 	p := r.newPrefillPass(ctx, cache, opt, tokens)
-	if r.OnPrefill != nil && n > 1 {
-		p.done = r.OnPrefill(n)
+	if opt.Progress != nil && n > 1 {
+		p.done = opt.Progress(n)
 	}
 	cache.BeginPrefill()
 	defer cache.EndPrefill()

@@ -9,9 +9,9 @@ import (
 	"glimpse/model/runner"
 )
 
-// TestOnPrefill: a pass tells of its tokens layer by layer, chunks or not, to their number; a decoding
+// TestProgress: a pass tells of its tokens layer by layer, chunks or not, to their number; a decoding
 // step tells nothing.
-func TestOnPrefill(t *testing.T) {
+func TestProgress(t *testing.T) {
 	m, err := model.Open("", model.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -24,11 +24,11 @@ func TestOnPrefill(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r, cache := runner.New(m), kvcache.New(m)
 			var passes, told []int
-			r.OnPrefill = func(tokens int) func(int) {
+			progress := func(tokens int) func(int) {
 				passes = append(passes, tokens)
 				return func(more int) { told = append(told, more) }
 			}
-			if _, err := r.Prefill(t.Context(), cache, make([]int32, c.tokens), runner.PrefillOptions{Chunk: c.chunk}); err != nil {
+			if _, err := r.Prefill(t.Context(), cache, make([]int32, c.tokens), runner.PrefillOptions{Chunk: c.chunk, Progress: progress}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := r.Step(t.Context(), cache, 1, runner.Capture{}, nil); err != nil {
