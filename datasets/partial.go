@@ -69,7 +69,11 @@ func FinishPartial(path string) error {
 		return fmt.Errorf("finish samples: %w", err)
 	}
 	defer f.Close()
-	_, pairs, whole, err := readPartial(f, nil)
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return fmt.Errorf("finish samples: %w", err)
+	}
+	_, pairs, whole, err := readPartial(f.Name(), data, nil)
 	if err != nil {
 		return err
 	}
@@ -82,39 +86,30 @@ func FinishPartial(path string) error {
 	return (&partialFile{f, path}).Commit()
 }
 
-// ReadPartial reads a file that was not finished, without a last line that was not written to its end. A header that
-// is not of the wanted settings is an error. A file without pairs has the wanted one.
-func ReadPartial(partial string, want PairHeader) (h PairHeader, pairs []Pair, err error) {
-	f, err := os.Open(partial)
-	if err != nil {
-		return h, nil, fmt.Errorf("open samples: %w", err)
-	}
-	defer f.Close()
-	if h, pairs, _, err = readPartial(f, &want); err == nil && len(pairs) == 0 {
+// ReadPartial reads what a file that was not finished holds, without a last line that was not written to its end. A header
+// that is not of the wanted settings is an error. A file without pairs has the wanted one.
+func ReadPartial(name string, data []byte, want PairHeader) (h PairHeader, pairs []Pair, err error) {
+	if h, pairs, _, err = readPartial(name, data, &want); err == nil && len(pairs) == 0 {
 		h = want
 	}
 	return h, pairs, err
 }
 
 // readPartial also returns the bytes of the lines that were written to their end. want may be nil.
-func readPartial(f *os.File, want *PairHeader) (h PairHeader, pairs []Pair, whole int64, err error) {
-	data, err := io.ReadAll(f)
-	if err != nil {
-		return h, nil, 0, fmt.Errorf("%s: %w", f.Name(), err)
-	}
+func readPartial(name string, data []byte, want *PairHeader) (h PairHeader, pairs []Pair, whole int64, err error) {
 	data = data[:bytes.LastIndexByte(data, '\n')+1]
 	if len(data) == 0 {
 		return h, nil, 0, nil
 	}
-	r, err := NewPairReader(f.Name(), bytes.NewReader(data))
+	r, err := NewPairReader(name, bytes.NewReader(data))
 	if err != nil {
 		return h, nil, 0, err
 	}
 	if h = r.Header(); want != nil && !h.Same(*want) {
-		return h, nil, 0, fmt.Errorf("%s: was begun with other settings: %s; remove it to begin again", f.Name(), h.Differences(*want))
+		return h, nil, 0, fmt.Errorf("%s: was begun with other settings: %s; remove it to begin again", name, h.Differences(*want))
 	}
 	if !r.check {
-		return h, nil, 0, fmt.Errorf("%s: was begun without checks of its lines; remove it to begin again", f.Name())
+		return h, nil, 0, fmt.Errorf("%s: was begun without checks of its lines; remove it to begin again", name)
 	}
 	for {
 		p, err := r.Next()

@@ -3,7 +3,6 @@ package datasets
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,6 +12,8 @@ import (
 // SettingsName is the file that says with which settings the shards of a folder are
 // made. The first worker writes it; one with other settings is refused.
 const SettingsName = ".settings.json"
+
+const shardPattern = "pairs-*-of-*.jsonl" // well-formed, so that matching is no error
 
 // Settings are the header's, without which of the shards it stands in, and on what device.
 func (h PairHeader) Settings() PairHeader {
@@ -24,9 +25,6 @@ func (h PairHeader) Settings() PairHeader {
 func (h PairHeader) Same(other PairHeader) bool {
 	return h.Settings() == other.Settings() && h.Shard == other.Shard
 }
-
-// EncodeSettings is what the settings file of the header's folder holds.
-func (h PairHeader) EncodeSettings() ([]byte, error) { return h.Settings().Encode() }
 
 // Encode is the first line of a file with the header.
 func (h PairHeader) Encode() ([]byte, error) {
@@ -60,7 +58,7 @@ func BegunShards(dir string) (h PairHeader, found bool) {
 	if h, found = headerOf(filepath.Join(dir, SettingsName)); found {
 		return h, true
 	}
-	shards, _ := fs.Glob(os.DirFS(dir), "pairs-*-of-*.jsonl") // of earlier versions
+	shards, _ := fs.Glob(os.DirFS(dir), shardPattern) // of earlier versions
 	if len(shards) == 0 {
 		return PairHeader{}, false
 	}
@@ -78,25 +76,16 @@ func headerOf(path string) (PairHeader, bool) {
 
 // SameAsShards is an error where a folder holds shards of other settings.
 func SameAsShards(dir string, h PairHeader) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if ok, _ := filepath.Match("pairs-*-of-*.jsonl", e.Name()); !ok {
-			continue
-		}
-		r, err := OpenPairs(filepath.Join(dir, e.Name()))
+	shards, _ := fs.Glob(os.DirFS(dir), shardPattern)
+	for _, name := range shards {
+		path := filepath.Join(dir, name)
+		r, err := OpenPairs(path)
 		if err != nil {
 			return err
 		}
-		got := r.Header().Settings()
 		r.Close()
-		if got != h.Settings() {
-			return fmt.Errorf("%s: is of other settings: %+v, want %+v: generate into another folder", filepath.Join(dir, e.Name()), got, h.Settings())
+		if got := r.Header().Settings(); got != h.Settings() {
+			return fmt.Errorf("%s: is of other settings: %+v, want %+v: generate into another folder", path, got, h.Settings())
 		}
 	}
 	return nil

@@ -154,19 +154,12 @@ func (r *Results) merge(lines []*Prediction) []*Prediction {
 	return lines
 }
 
-// noteSample takes all lines of a sample.
-func (r *Results) noteSample(lines []*Prediction) {
+// addSample takes all lines of a sample that was measured in so many cells, with the time of its prefill; 0: by another process.
+func (r *Results) addSample(lines []*Prediction, cells int, prefill time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.extending, lines[0].Key())
 	r.noteLines(lines, false)
-}
-
-// addSample takes all lines of a sample that was measured in so many cells, with the time of its prefill.
-func (r *Results) addSample(lines []*Prediction, cells int, prefill time.Duration) {
-	r.noteSample(lines)
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if prefill > 0 {
 		r.prefill += prefill
 		r.prefills++

@@ -1,9 +1,9 @@
 package evaluation
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -43,8 +43,6 @@ type Options struct {
 	// predictions are in memory. Free leaves to others the samples that they have.
 	Work *jobs.Work
 	Free bool
-	// Begin is called before results of the work are stored.
-	Begin func() error
 	// Strict ends the run at the first sample that fails.
 	Strict bool
 	// Inspect is of how many samples of every subtask what is kept goes with the result.
@@ -74,24 +72,21 @@ func (o *Options) concurrency(m *model.Model) int {
 // predictions, also where several processes share the work: each then has the results of all. Whole is false where
 // samples are left to others, or another process has finished the run.
 func Run(ctx context.Context, m *model.Model, work []Work, o Options, results *Results) (whole bool, err error) {
-	if err := jobs.First(
-		jobs.Check{Bad: len(o.Policies) == 0, Err: errors.New("evaluate: no policy")},
-		jobs.Check{Bad: len(work) == 0, Err: errors.New("evaluate: no task")},
+	if err := cmp.Or(
+		jobs.Refuse(len(o.Policies) == 0, "no policy"),
+		jobs.Refuse(len(work) == 0, "no task"),
+		eviction.CheckBudgets(o.Budgets),
 	); err != nil {
-		return false, err
-	}
-	if err := eviction.CheckBudgets(o.Budgets); err != nil {
 		return false, fmt.Errorf("evaluate: %w", err)
 	}
 	whole = true
-	store := new(stored)
-	defer store.release()
+	s := &samples{o: &o, results: results, model: m.Name, cells: CellsOf(o.Policies, o.Budgets)}
 	for _, alone := range []bool{false, true} {
 		workers := 1
 		if !alone {
 			workers = o.concurrency(m)
 		}
-		s := o.samples(m, slices.DeleteFunc(slices.Clone(work), func(w Work) bool { return w.Samples.Alone != alone }), results, store)
+		s.shareOut(slices.DeleteFunc(slices.Clone(work), func(w Work) bool { return w.Samples.Alone != alone }))
 		err := o.pool(ctx, m, workers, s)
 		if s.Close(); err == nil {
 			err = s.storeWaiting(o.Shards > 0)
@@ -103,7 +98,7 @@ func Run(ctx context.Context, m *model.Model, work []Work, o Options, results *R
 	}
 	if o.Shards > 0 { // what others have done of the rest
 		o.Shards = 0
-		s := o.samples(m, work, results, store)
+		s.shareOut(work)
 		defer s.Close()
 		s.Look = true
 		if _, _, _, err := s.Next(ctx, true); err != nil {
@@ -147,12 +142,10 @@ func (o *Options) pool(ctx context.Context, m *model.Model, workers int, from *s
 				}
 				j.claim = claim
 				found, err := o.measureSample(ctx, b, m.Name, j)
-				if err != nil {
-					claim.Release()
-					return err
+				if err == nil {
+					err = from.store(ctx, j, found)
 				}
-				if err := from.store(ctx, j, found); err != nil {
-					claim.Release()
+				if err != nil {
 					return err
 				}
 			}
@@ -214,18 +207,15 @@ func all(work []Work) iter.Seq[job] {
 	}
 }
 
-// samples are those that results lack, which this process shares out with others.
+// samples are those that results lack, which this process shares out with others. Nothing is stored before a sample was
+// measured: then those that failed before it, too.
 type samples struct {
 	jobs.Share[job]
 	o       *Options
 	results *Results
 	model   string
 	cells   []Cell
-	*stored
-}
 
-// stored is what is stored of a run. Nothing is before a sample was measured: then those that failed before it, too.
-type stored struct {
 	mu      sync.Mutex
 	begun   bool // some sample is measured
 	waiting []result
@@ -237,27 +227,20 @@ type result struct {
 	text  []byte
 }
 
-// release lets go of samples that wait.
-func (s *stored) release() {
-	for _, r := range s.waiting {
-		r.claim.Release()
-	}
-}
-
-func (o *Options) samples(m *model.Model, work []Work, results *Results, store *stored) *samples {
-	s := &samples{o: o, stored: store, results: results, model: m.Name, cells: CellsOf(o.Policies, o.Budgets)}
+// shareOut shares out the samples of work.
+func (s *samples) shareOut(work []Work) {
+	o := s.o
 	s.Share = jobs.Share[job]{Work: o.Work, Name: s.name, Accept: s.accept, Free: o.Free, BeforeWait: func() error { return s.storeWaiting(true) }, Units: func(yield func(job) bool) {
 		for j := range all(work) {
 			if o.Shards > 0 && j.index%o.Shards != o.Shard {
 				continue
 			}
 			var any bool
-			if j.cells, any = results.todo(m.Name, j.work.Name, j.index); any && !yield(j) {
+			if j.cells, any = s.results.todo(s.model, j.work.Name, j.index); any && !yield(j) {
 				return
 			}
 		}
 	}}
-	return s
 }
 
 // name is that of a sample's result.
@@ -279,7 +262,7 @@ func (s *samples) accept(j job, text []byte) (bool, error) {
 	if !ok || len(missing) > 0 {
 		return false, nil
 	}
-	s.results.noteSample(r.Lines)
+	s.results.addSample(r.Lines, 0, 0)
 	if s.o.OnSample != nil {
 		s.o.OnSample()
 	}
@@ -319,13 +302,7 @@ func (s *samples) store(ctx context.Context, j job, found *measured) error {
 
 // storeBegun stores what waits, if a sample was measured. The caller holds mu.
 func (s *samples) storeBegun(ctx context.Context) error {
-	if !s.begun || len(s.waiting) == 0 {
-		return nil
-	}
-	if err := s.o.Begin(); err != nil {
-		return err
-	}
-	for len(s.waiting) > 0 {
+	for s.begun && len(s.waiting) > 0 {
 		r := s.waiting[0]
 		s.waiting = s.waiting[1:]
 		if err := r.claim.Finish(ctx, r.text); err != nil {

@@ -84,14 +84,14 @@ func TestCUDAScoresStayOnTheDevice(t *testing.T) {
 			t.Fatalf("%s may read %d bytes, as much as the scores of a layer", name, limit)
 		}
 		later := readWhileDecoding[name]
-		switch pairs := int64(c.Layers*c.KVHeads*n) * s.Cache.PairBytes(); name {
+		switch pairs := int64(c.Layers*c.KVHeads*n) * s.Cache.LayerPairBytes(0); name {
 		case "keydiff":
 			limit += pairs / 2
 		case "expectedattention": // queries and pairs
 			limit += int64(4*c.Layers*n*c.Heads*c.HeadDim) + pairs
 		case "triattention": // queries and keys, and keys again when the prompt gives room and when the response has it
 			limit += int64(4*c.Layers*n*c.Heads*c.HeadDim) + pairs/2
-			later += 2 * int64(c.Layers*c.KVHeads*(budget+1)) * s.Cache.PairBytes() / 2
+			later += 2 * int64(c.Layers*c.KVHeads*(budget+1)) * s.Cache.LayerPairBytes(0) / 2
 		case "kvzap": // rows, which gates widen
 			limit += int64(4 * c.Layers * n * c.Hidden)
 		case "kvzip+": // weights, rows and values

@@ -44,7 +44,7 @@ func TestFootprintOfEveryPolicy(t *testing.T) {
 			}
 			// Budgets of layers and heads differ: at the same sum a layer's memory may round
 			// to a few more entries.
-			rounding := int64(m.Config.Layers*m.Config.KVHeads) * 16 * s.Cache.PairBytes()
+			rounding := int64(m.Config.Layers*m.Config.KVHeads) * 16 * s.Cache.LayerPairBytes(0)
 			if d := f.Cache - s.PeakBytes; d < -rounding || d > rounding && !needsResponse(name) {
 				t.Errorf("a cache of %d bytes is foretold, %d were held", f.Cache, s.PeakBytes)
 			}
@@ -128,7 +128,7 @@ func TestFootprintOfAblations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rounding := int64(m.Config.Layers*m.Config.KVHeads) * 16 * s.Cache.PairBytes()
+			rounding := int64(m.Config.Layers*m.Config.KVHeads) * 16 * s.Cache.LayerPairBytes(0)
 			if f.Cache < s.PeakBytes-rounding || f.Cache > s.PeakBytes+rounding || f.Peak < f.Cache {
 				t.Errorf("a cache of %d bytes and %d in all are foretold, %d were held", f.Cache, f.Peak, s.PeakBytes)
 			}
@@ -157,7 +157,7 @@ func TestFootprintOfRoundedCaches(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				rounding := int64(m.Config.Layers*m.Config.KVHeads) * 16 * s.Cache.PairBytes()
+				rounding := int64(m.Config.Layers*m.Config.KVHeads) * 16 * s.Cache.LayerPairBytes(0)
 				if d := f.Cache - s.PeakBytes; d < -rounding || d > rounding && !needsResponse(name) {
 					t.Errorf("a cache of %d bytes is foretold, %d were held", f.Cache, s.PeakBytes)
 				}

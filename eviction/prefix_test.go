@@ -88,7 +88,7 @@ func TestPrefixCacheLimit(t *testing.T) {
 	m := modeltest.Llama{Layers: 2, Heads: 4, KVHeads: 2, Seed: 2, MaxPositions: 2048}.Open(t, "cpu")
 	p := policy(t, m, "snapkv")
 	rt := eviction.NewRuntime(m)
-	page := 64 * int64(m.Config.Layers*m.Config.KVHeads) * kvcache.New(m).PairBytes()
+	page := 64 * int64(m.Config.Layers*m.Config.KVHeads) * kvcache.New(m).LayerPairBytes(0)
 	rt.Prefixes = kvcache.NewPrefixCache(m, 10*page)
 	a, b := modeltest.Tokens(m, 5, 500), modeltest.Tokens(m, 6, 300)
 	reused := func(tokens []int32) int {

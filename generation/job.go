@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -85,7 +86,7 @@ func DefaultJob() *Job {
 // what it says. repeat puts the flags that were given over both.
 func (s *Job) Read(path string, sets []string, repeat func() error) error {
 	s.Samples = 0
-	return jobs.Read(path, sets, s, &s.Files, func() error {
+	return jobs.Read(path, sets, s, &s.Files, nil, func() error {
 		if len(s.Sources) == 0 && s.Samples == 0 {
 			s.Samples = 1000
 		}
@@ -113,30 +114,27 @@ func (s *Job) check() error {
 	_, _, shardErr := outputs.ShardOf(s.Shard, s.Shards)
 	_, chatErr := chat.ParseOptions(s.ChatOptions, s.ChatDate)
 	synthetic := len(s.Sources) == 0
-	row := func(bad bool, format string, args ...any) jobs.Check {
-		return jobs.Check{Bad: bad, Err: fmt.Errorf(format, args...)}
-	}
-	return jobs.First(
-		row(again && fromStdin, "prompts from standard input cannot be read again, as --resume and --shards do: want a file"),
-		row(again && s.Out == "/dev/stdout", "--out -: samples on standard output cannot be gone on with, as --resume and --shards do: want a file"),
-		row(len(s.PromptFields) > 0 && s.Prompts == "", "--field: only with --prompts, want it in the file beside its source"),
-		row(s.Out == "", "--out is missing"),
-		row(s.Resume && s.Files.Replace, "got --resume and --replace, want one of them"),
-		row(s.Samples < 1 && (synthetic || s.SamplesGiven || s.Samples < 0), "samples: got %d, want at least 1", s.Samples),
-		row(s.MaxNew < 1, "--max-new: got %d, want at least 1", s.MaxNew),
-		row(s.MaxPrompt < 1, "--max-prompt: got %d, want at least 1", s.MaxPrompt),
-		row(s.Batch < 1 || s.Batch > runner.MaxBatch, "--batch: got %d, want 1 to %d", s.Batch, runner.MaxBatch),
-		row(strings.Contains(s.Out, "://") && !objectstore.IsURL(s.Out), "--out: got %q, want a path or s3://BUCKET/NAME", s.Out),
-		row(objectstore.IsURL(s.Out) && !sharded, "--out %s: what goes to a bucket is a folder of shards, want --shards too", s.Out),
-		row(s.Shards < 0 || s.Shards > 100000, "--shards: got %d, want 0 to 100000", s.Shards),
-		row(s.Samples > 0 && s.Samples < s.Shards, "--shards: got %d for %d samples, want at most as many", s.Shards, s.Samples),
-		row(s.Responses != "self" && s.Responses != "source", "--responses: got %q, want self or source", s.Responses),
-		jobs.Failed(recipeErr),
-		jobs.Failed(shardErr),
-		jobs.Failed(errors.Join(model.CheckCacheDType(s.CacheDType), s.Check())),
-		row(len(s.ChatOptions) > 0 && synthetic, "--chat-option: synthetic prompts do not go into the chat template"),
-		row(s.ChatTemplate != "" && synthetic, "--chat-template: synthetic prompts do not go into the chat template"),
-		jobs.Failed(chatErr),
+	return cmp.Or(
+		jobs.Refuse(again && fromStdin, "prompts from standard input cannot be read again, as --resume and --shards do: want a file"),
+		jobs.Refuse(again && s.Out == "/dev/stdout", "--out -: samples on standard output cannot be gone on with, as --resume and --shards do: want a file"),
+		jobs.Refuse(len(s.PromptFields) > 0 && s.Prompts == "", "--field: only with --prompts, want it in the file beside its source"),
+		jobs.Refuse(s.Out == "", "--out is missing"),
+		jobs.Refuse(s.Resume && s.Files.Replace, "got --resume and --replace, want one of them"),
+		jobs.Refuse(s.Samples < 1 && (synthetic || s.SamplesGiven || s.Samples < 0), "samples: got %d, want at least 1", s.Samples),
+		jobs.Refuse(s.MaxNew < 1, "--max-new: got %d, want at least 1", s.MaxNew),
+		jobs.Refuse(s.MaxPrompt < 1, "--max-prompt: got %d, want at least 1", s.MaxPrompt),
+		jobs.Refuse(s.Batch < 1 || s.Batch > runner.MaxBatch, "--batch: got %d, want 1 to %d", s.Batch, runner.MaxBatch),
+		jobs.Refuse(strings.Contains(s.Out, "://") && !objectstore.IsURL(s.Out), "--out: got %q, want a path or s3://BUCKET/NAME", s.Out),
+		jobs.Refuse(objectstore.IsURL(s.Out) && !sharded, "--out %s: what goes to a bucket is a folder of shards, want --shards too", s.Out),
+		jobs.Refuse(s.Shards < 0 || s.Shards > 100000, "--shards: got %d, want 0 to 100000", s.Shards),
+		jobs.Refuse(s.Samples > 0 && s.Samples < s.Shards, "--shards: got %d for %d samples, want at most as many", s.Shards, s.Samples),
+		jobs.Refuse(s.Responses != "self" && s.Responses != "source", "--responses: got %q, want self or source", s.Responses),
+		recipeErr,
+		shardErr,
+		errors.Join(model.CheckCacheDType(s.CacheDType), s.Check()),
+		jobs.Refuse(len(s.ChatOptions) > 0 && synthetic, "--chat-option: synthetic prompts do not go into the chat template"),
+		jobs.Refuse(s.ChatTemplate != "" && synthetic, "--chat-template: synthetic prompts do not go into the chat template"),
+		chatErr,
 	)
 }
 

@@ -41,10 +41,11 @@ type output struct {
 	path  string // "" in a bucket
 	store objectstore.Store
 	key   string
-	work  *jobs.Work
+	// settings is where the folder (or bucket) says what its shards are made with.
+	settings string
+	work     *jobs.Work
 
 	header datasets.PairHeader
-	begun  bool // the processes have agreed on it
 }
 
 // outputs are the files that are to be made: all, or the one of a shard.
@@ -62,16 +63,20 @@ func (s *Job) outputs(ctx context.Context, only int) (files []*output, err error
 	if err != nil {
 		return nil, err
 	}
+	dir, settings := s.Out, objectstore.Join(folder, datasets.SettingsName)
+	if objectstore.IsURL(s.Out) {
+		dir, settings = "", objectstore.Join(folder, workFolder+"/"+datasets.SettingsName)
+	}
 	for i := range s.Shards {
 		if only >= 0 && i != only {
 			continue
 		}
-		f := &output{job: s, shard: i, name: fmt.Sprintf("shard %d of %d", i, s.Shards), store: store, key: objectstore.Join(folder, datasets.ShardName(i, s.Shards))}
-		dir := ""
-		if !objectstore.IsURL(s.Out) {
-			dir, f.path = s.Out, filepath.Join(s.Out, datasets.ShardName(i, s.Shards))
+		file := datasets.ShardName(i, s.Shards)
+		f := &output{job: s, shard: i, name: fmt.Sprintf("shard %d of %d", i, s.Shards), store: store, key: objectstore.Join(folder, file), settings: settings}
+		if dir != "" {
+			f.path = filepath.Join(dir, file)
 		}
-		f.work = jobs.Open(store, objectstore.Join(folder, workFolder+"/"+datasets.ShardName(i, s.Shards)), dir)
+		f.work = jobs.Open(store, objectstore.Join(folder, workFolder+"/"+file), dir)
 		files = append(files, f)
 	}
 	return files, nil
@@ -91,17 +96,14 @@ func (f *output) enter(ctx context.Context) (leave func(), err error) {
 	if _, err := os.Stat(filepath.Dir(f.path)); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}
-	leave, err = f.work.Enter(ctx, func() error {
-		alive := f.work.Alive()
-		if err := jobs.CheckWriter(f.path); err != nil {
-			return err
-		}
+	return f.work.Enter(ctx, f.path, func(alive bool) error {
 		files := s.Files
 		files.Replace = files.Replace || s.Resume // of a complete file, nothing is written over
 		if err := files.Check("--out", s.Out); err != nil || alive {
 			return err
 		}
-		begun, err := f.work.Begun(ctx)
+		agreed, err := f.work.Agreed(ctx)
+		begun := agreed != nil
 		if info, gone := os.Stat(datasets.PartialOf(s.Out)); gone == nil && info.Size() > 0 {
 			begun = true
 		}
@@ -115,7 +117,6 @@ func (f *output) enter(ctx context.Context) (leave func(), err error) {
 		}
 		return nil
 	})
-	return leave, err
 }
 
 // begunWith is the header of the file or folder that is gone on with, if any.
@@ -129,16 +130,10 @@ func (f *output) begunWith(ctx context.Context) (h datasets.PairHeader, found bo
 	if s.Shards == 0 {
 		data, err = f.work.Agreed(ctx)
 	} else {
-		store, key, openErr := s.settingsKey(ctx)
-		if openErr != nil {
-			return h, false, openErr
-		}
-		name = store.URL(key)
-		if data, err = objectstore.Get(ctx, store, key, datasets.MaxLine); errors.Is(err, objectstore.ErrNotExist) {
-			err = nil
-		}
+		name = f.store.URL(f.settings)
+		data, err = objectstore.Get(ctx, f.store, f.settings, datasets.MaxLine)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, objectstore.ErrNotExist) {
 		return h, false, err
 	}
 	if data == nil { // of earlier versions, or finished
@@ -157,39 +152,26 @@ func (f *output) begunWith(ctx context.Context) (h datasets.PairHeader, found bo
 	return r.Header(), true, nil
 }
 
-// settingsKey is where the folder of shards says what they are made with.
-func (s *Job) settingsKey(ctx context.Context) (objectstore.Store, string, error) {
-	store, folder, err := objectstore.Open(ctx, s.Out, s.S3)
-	if objectstore.IsURL(s.Out) {
-		folder = objectstore.Join(folder, workFolder)
-	}
-	return store, objectstore.Join(folder, datasets.SettingsName), err
-}
-
 // claimSettings makes the folder one of the header's settings, if it has none yet.
-func (s *Job) claimSettings(ctx context.Context, f *output, h datasets.PairHeader) error {
-	store, key, err := s.settingsKey(ctx)
-	if err != nil {
-		return err
-	}
+func (f *output) claimSettings(ctx context.Context, h datasets.PairHeader) error {
 	for {
-		data, err := objectstore.Get(ctx, store, key, datasets.MaxLine)
+		data, err := objectstore.Get(ctx, f.store, f.settings, datasets.MaxLine)
 		if err == nil {
-			return h.CheckSettings(store.URL(key), data)
+			return h.CheckSettings(f.store.URL(f.settings), data)
 		}
 		if !errors.Is(err, objectstore.ErrNotExist) {
 			return err
 		}
-		if !objectstore.IsURL(s.Out) {
-			if err := datasets.SameAsShards(s.Out, h); err != nil {
+		if f.path != "" {
+			if err := datasets.SameAsShards(f.job.Out, h); err != nil {
 				return err
 			}
 		}
-		if data, err = h.EncodeSettings(); err != nil {
+		if data, err = h.Settings().Encode(); err != nil {
 			return err
 		}
 		// Another may have been faster, and then says what the settings are.
-		if err := store.Put(ctx, key, bytes.NewReader(data), objectstore.PutOptions{New: true}); err != nil && !errors.Is(err, objectstore.ErrExists) {
+		if err := f.store.Put(ctx, f.settings, bytes.NewReader(data), objectstore.PutOptions{New: true}); err != nil && !errors.Is(err, objectstore.ErrExists) {
 			return err
 		}
 	}
@@ -229,7 +211,7 @@ func (f *output) fill(ctx context.Context, m *model.Model, h datasets.PairHeader
 			return err
 		}
 		defer w.Abort()
-		u := &units{output: f, m: m, sink: w}
+		u := &units{output: f, m: m, sink: w, done: make(map[int]*unit)}
 		if err := u.generate(ctx, log); err != nil {
 			return err
 		}
@@ -238,12 +220,12 @@ func (f *output) fill(ctx context.Context, m *model.Model, h datasets.PairHeader
 	}
 	if err := f.checkFinished(ctx, h); errors.Is(err, datasets.ErrFinished) {
 		fmt.Fprintf(log, "%s is finished already\n", f.name)
-		return f.work.Remove(ctx) // who finished it may have been killed before that
+		return f.work.Discard(ctx) // who finished it may have been killed before that
 	} else if err != nil {
 		return err
 	}
 	if f.job.Shards > 0 {
-		leave, err := f.work.Enter(ctx, func() error { return nil })
+		leave, err := f.work.Enter(ctx, "", func(bool) error { return nil })
 		if err != nil {
 			return err
 		}
@@ -254,19 +236,19 @@ func (f *output) fill(ctx context.Context, m *model.Model, h datasets.PairHeader
 	if err != nil {
 		return err
 	}
+	if f.work.Settings, err = f.header.Encode(); err != nil {
+		return err
+	}
+	f.work.OnBegin = f.agree
 	u := &units{output: f, m: m, total: result{Pairs: old}, before: len(old)}
 	if n := len(old); n > 0 {
 		u.last = old[n-1].ID
 		fmt.Fprintf(log, "%s goes on after %s\n", f.name, listing.Count(n, "sample"))
 	}
 	err = u.generate(ctx, log)
-	if err == nil && u.left == 0 && !u.over {
-		err = f.begin(ctx)
-	}
+	over := u.share.Over() || errors.Is(err, jobs.ErrOver)
 	switch {
-	case u.over || errors.Is(err, jobs.ErrOver):
-		fmt.Fprintf(log, "%s is finished by another process\n", f.name)
-		return nil
+	case over:
 	case err != nil && f.job.Shards == 0 && u.written > 0:
 		err = fmt.Errorf("%d finished samples of %s are kept, and the same command with --resume goes on: %w", u.written, f.name, err)
 		if ctx.Err() != nil {
@@ -275,30 +257,26 @@ func (f *output) fill(ctx context.Context, m *model.Model, h datasets.PairHeader
 		return err
 	case err != nil:
 		return err
-	case u.left > 0:
+	case u.share.Left() > 0:
 		return errLeft
+	default:
+		done, err := f.work.Finish(ctx, func() error { return f.join(ctx, u, log) })
+		if over = !done; err != nil {
+			return err
+		}
 	}
-	done, err := f.work.Finish(ctx, func() error { return f.join(ctx, u, log) })
-	if err == nil && !done {
+	if over {
 		fmt.Fprintf(log, "%s is finished by another process\n", f.name)
 	}
-	return err
+	return nil
 }
 
-// begin agrees with the other processes on what the file is made with. The header is that of the first.
-func (f *output) begin(ctx context.Context) error {
-	if f.begun {
+// agree takes the header of the process that came first.
+func (f *output) agree(_ context.Context, first []byte) error {
+	if first == nil {
 		return nil
 	}
-	own, err := f.header.Encode()
-	if err != nil {
-		return err
-	}
-	others, err := f.work.Agree(ctx, own)
-	if f.begun = err == nil; !f.begun || others == nil {
-		return err
-	}
-	r, err := datasets.NewPairReader(f.name, bytes.NewReader(others))
+	r, err := datasets.NewPairReader(f.name, bytes.NewReader(first))
 	if err != nil {
 		return err
 	}
@@ -347,11 +325,12 @@ func (f *output) join(ctx context.Context, u *units, log io.Writer) error {
 	}); err != nil {
 		return err
 	}
-	if err := total.checkBad(f.name); err != nil {
-		return errors.Join(err, f.work.Remove(ctx))
+	err = total.checkBad(f.name)
+	if err == nil {
+		err = w.Commit()
 	}
-	if err := w.Commit(); err != nil {
-		return errors.Join(err, f.work.Remove(ctx))
+	if err != nil {
+		return errors.Join(err, f.work.Discard(ctx))
 	}
 	if f.path == "" {
 		if err := objectstore.PutFile(ctx, f.store, f.key, to, objectstore.PutOptions{New: true}); err != nil && !errors.Is(err, objectstore.ErrExists) {
@@ -364,36 +343,31 @@ func (f *output) join(ctx context.Context, u *units, log io.Writer) error {
 
 // adopt are the pairs that an earlier version has left of the file: in one that it was writing, and in a bucket in
 // parts of it.
-func (f *output) adopt(ctx context.Context) (pairs []datasets.Pair, err error) {
-	partial := datasets.PartialOf(f.path)
+func (f *output) adopt(ctx context.Context) ([]datasets.Pair, error) {
+	name, data, err := datasets.PartialOf(f.path), []byte(nil), error(nil)
 	if f.path == "" {
-		dir, err := tempdir.New("", "glimpse-shard-")
-		if err != nil {
-			return nil, err
-		}
-		defer dir.Remove()
-		partial = filepath.Join(dir.Path, path.Base(datasets.PartialOf(f.key)))
-		if err := f.fetchParts(ctx, partial); err != nil {
-			return nil, err
-		}
+		name = f.name
+		data, err = f.readParts(ctx)
+	} else if data, err = os.ReadFile(name); errors.Is(err, os.ErrNotExist) {
+		err = nil
 	}
-	if _, err := os.Stat(partial); err != nil {
-		return nil, nil
+	if err != nil || data == nil {
+		return nil, err
 	}
-	f.header, pairs, err = datasets.ReadPartial(partial, f.header)
+	var pairs []datasets.Pair
+	f.header, pairs, err = datasets.ReadPartial(name, data, f.header)
 	return pairs, err
 }
 
 // partPrefix begins the names of parts of a shard that earlier versions have stored, by their first bytes.
 const partPrefix = "part-"
 
-// fetchParts brings the parts, as far as they follow each other, to a local file.
-func (f *output) fetchParts(ctx context.Context, to string) error {
+// readParts reads the parts, as far as they follow each other.
+func (f *output) readParts(ctx context.Context) (all []byte, err error) {
 	list, err := f.inWork(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var all []byte
 	for _, i := range list {
 		digits, ok := strings.CutPrefix(path.Base(i.Key), partPrefix)
 		if !ok {
@@ -407,14 +381,11 @@ func (f *output) fetchParts(ctx context.Context, to string) error {
 			break // its pairs are made again
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		all = append(all, data...)
 	}
-	if len(all) == 0 {
-		return nil
-	}
-	return os.WriteFile(to, all, 0o600)
+	return all, nil
 }
 
 // maxPart bounds a part of a shard.

@@ -69,7 +69,7 @@ func (s *Job) Run(ctx context.Context, log io.Writer) error {
 		return fmt.Errorf("generate: %w", err)
 	}
 	if s.Shards > 0 {
-		if err := s.claimSettings(ctx, files[0], header); err != nil {
+		if err := files[0].claimSettings(ctx, header); err != nil {
 			return fmt.Errorf("generate: %w", err)
 		}
 	}

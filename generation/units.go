@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"glimpse/datasets"
 	"glimpse/internal/listing"
@@ -84,18 +83,15 @@ type units struct {
 	total  result               // what was there, and where nobody shares the file what comes
 
 	share   jobs.Share[*unit]
-	err     error          // of the records
-	unit    *unit          // whose prompts are given
-	held    map[*unit]bool // that are not finished
+	err     error // of the records
+	unit    *unit // whose prompts are given
 	tokens  int
 	bar     *progress.Bar
 	bad     badRecords
 	notices progress.Notices
-	written int     // samples that are stored
-	done    []*unit // of a file that nobody shares, after those that are written
-	flushed int     // how many of these there are
-	left    int
-	over    bool
+	written int           // samples that are stored
+	done    map[int]*unit // of a file that nobody shares, by their numbers, after those that are written
+	flushed int           // how many of these there are
 }
 
 // generate answers the prompts of all units that are free.
@@ -108,7 +104,7 @@ func (u *units) generate(ctx context.Context, log io.Writer) error {
 	}
 	u.bar = progress.New(log, "prompts", total)
 	u.bar.Skip(int64(u.before))
-	u.bad, u.notices, u.written, u.held = badRecords{log: log}, progress.Notices{W: log}, u.before, make(map[*unit]bool)
+	u.bad, u.notices, u.written = badRecords{log: log}, progress.Notices{W: log}, u.before
 	records, closeRecords, err := s.stream(u.m)
 	if err != nil {
 		return err
@@ -120,7 +116,7 @@ func (u *units) generate(ctx context.Context, log io.Writer) error {
 		// Shards of a folder that others have are left to them; whether those in a bucket live, time will tell.
 		Free: s.Shards > 0 && u.path != "",
 	}
-	defer u.close()
+	defer u.share.Close()
 	for more := true; more && err == nil; {
 		if s.Responses == "source" {
 			err = u.copySource(ctx)
@@ -133,24 +129,15 @@ func (u *units) generate(ctx context.Context, log io.Writer) error {
 		if more = err == nil && u.share.Left() > 0; more { // some may have been finished, or let go, since the last look
 			var claim *jobs.Claim
 			if u.unit, claim, more, err = u.share.Next(ctx, false); more {
-				u.unit.claim, u.held[u.unit] = claim, true
+				u.unit.claim = claim
 			}
 		}
 	}
 	u.bar.Done()
-	u.left, u.over = u.share.Left(), u.share.Over()
 	if err == nil && u.work == nil {
 		err = u.total.checkBad(u.name)
 	}
 	return err
-}
-
-// close lets go of what is not finished.
-func (u *units) close() {
-	u.share.Close()
-	for x := range u.held {
-		x.claim.Release()
-	}
 }
 
 // each goes over the units of the prompts that follow the last one that is there.
@@ -214,10 +201,9 @@ func (u *units) next(ctx context.Context) (item, error) {
 			case err != nil:
 				return item{}, err
 			case u.err != nil:
-				claim.Release()
 				return item{}, u.err
 			case more:
-				next.claim, u.unit, u.held[next] = claim, next, true
+				next.claim, u.unit = claim, next
 				continue
 			case u.share.Left() > 0 && !u.share.Free && !u.share.Over():
 				return item{}, errLater
@@ -288,33 +274,25 @@ func (u *units) finish(ctx context.Context, x *unit) error {
 		}
 	}
 	if u.sink == nil {
-		delete(u.held, x)
 		text, err := json.Marshal(&x.result)
-		if err == nil {
-			err = u.begin(ctx)
-		}
 		if err != nil {
-			x.claim.Release()
 			return err
 		}
 		u.written += len(x.result.Pairs)
 		return x.claim.Finish(ctx, text)
 	}
-	u.done = append(u.done, x)
-	for {
-		at := slices.IndexFunc(u.done, func(x *unit) bool { return x.number == u.flushed })
-		if at < 0 {
-			return nil
-		}
-		r := &u.done[at].result
-		for _, p := range r.Pairs {
+	u.done[x.number] = x
+	for x := u.done[u.flushed]; x != nil; x = u.done[u.flushed] {
+		for _, p := range x.result.Pairs {
 			if err := u.sink.Write(p); err != nil {
 				return err
 			}
 		}
-		u.total.add(r)
-		u.done, u.flushed = slices.Delete(u.done, at, at+1), u.flushed+1
+		u.total.add(&x.result)
+		delete(u.done, u.flushed)
+		u.flushed++
 	}
+	return nil
 }
 
 // copySource takes the answers that the sources give, or the right ones of the synthetic tasks.

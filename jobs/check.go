@@ -1,20 +1,12 @@
 package jobs
 
-// Check is a row of a table of checks: what must not be, and the error that says so.
-type Check struct {
-	Bad bool
-	Err error
-}
+import "fmt"
 
-// First is the error of the first row that is bad, nil where all is well.
-func First(checks ...Check) error {
-	for _, c := range checks {
-		if c.Bad {
-			return c.Err
-		}
+// Refuse is a row of a table of checks: the error that is written as by fmt.Errorf where something is bad, and else nil.
+// cmp.Or gives the first of a table.
+func Refuse(bad bool, format string, args ...any) error {
+	if !bad {
+		return nil
 	}
-	return nil
+	return fmt.Errorf(format, args...)
 }
-
-// Failed is the row of an error, which is bad unless it is nil.
-func Failed(err error) Check { return Check{err != nil, err} }

@@ -110,7 +110,7 @@ func (s *Share[U]) take(ctx context.Context, u U) (c *Claim, got bool, err error
 	}
 	name := s.Name(u)
 	if !s.Look {
-		if c, err = s.Work.claim(ctx, name); err != nil && !errors.Is(err, ErrTaken) {
+		if c, err = s.Work.claim(ctx, name); err != nil && !errors.Is(err, errTaken) {
 			return nil, false, err
 		}
 	}
@@ -130,9 +130,10 @@ func (s *Share[U]) take(ctx context.Context, u U) (c *Claim, got bool, err error
 		return nil, false, c.forget(ctx)
 	case err == nil:
 		if s.over, err = s.Work.over(ctx); err == nil && !s.over {
+			s.Work.held.Store(c, true)
 			return c, true, nil
 		}
 	}
-	c.Release()
+	c.release()
 	return nil, false, err
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,8 +21,8 @@ import (
 	"glimpse/internal/patience"
 )
 
-// ErrTaken is the error of a claim that another process has.
-var ErrTaken = errors.New("another process has it")
+// errTaken is the error of a claim that another process has.
+var errTaken = errors.New("another process has it")
 
 // ErrOver is the error of who begins a run that another process has finished.
 var ErrOver = errors.New("another process has finished the run")
@@ -41,6 +42,16 @@ const (
 // Work is the folder of a store in which the processes of one run meet.
 type Work struct {
 	Claims objectstore.Claims // in a bucket
+
+	// Settings is what this process would make the run with. Before it stores its first result it agrees with the others: the
+	// settings of the process that came first hold. OnBegin then takes them, or nil in the process that came first, and may
+	// refuse them. Nil: nothing is agreed on.
+	Settings []byte
+	OnBegin  func(ctx context.Context, first []byte) error
+
+	mu    sync.Mutex
+	begun bool     // this process has agreed
+	held  sync.Map // claims of units that this process has, by themselves
 
 	store  objectstore.Store
 	folder string
@@ -62,8 +73,8 @@ func Open(store objectstore.Store, folder, dir string) *Work {
 
 func (w *Work) key(names ...string) string { return objectstore.Join(w.folder, path.Join(names...)) }
 
-// Alive tells whether a process is at work on the run, as far as that is known: of one in a bucket it is not.
-func (w *Work) Alive() bool {
+// alive tells whether a process is at work on the run, as far as that is known: of one in a bucket it is not.
+func (w *Work) alive() bool {
 	if w.path == "" {
 		return false
 	}
@@ -80,29 +91,40 @@ func (w *Work) Alive() bool {
 }
 
 // Enter makes this process one of the run's, if check allows it: of several that come at once, each waits
-// for the one before. Alive is asked for in check. The caller calls leave at the end.
-func (w *Work) Enter(ctx context.Context, check func() error) (leave func(), err error) {
+// for the one before. Check is told whether others are at work. The caller calls leave at the end, which lets go of units that have
+// no result. Output, unless it is "", is a file that processes of earlier versions write alone. Where one does it is an error.
+func (w *Work) Enter(ctx context.Context, output string, check func(alive bool) error) (leave func(), err error) {
 	if w.path == "" {
-		return func() {}, check()
+		return w.releaseUnits, check(false)
 	}
-	own := filepath.Join(w.path, workers, w.id)
+	own := w.worker()
 	unlock, err := w.door(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	if err = check(); err == nil {
+	if output != "" {
+		var free func()
+		if free, err = outputs.Lock(output); err == nil {
+			free()
+		}
+	}
+	if err == nil {
+		err = check(w.alive())
+	}
+	if err == nil {
 		err = os.MkdirAll(filepath.Dir(own), 0o777)
 	}
 	var release func()
-	if err == nil {
-		release, _, err = filelock.TryLock(own)
+	for free := false; err == nil && !free; { // who removes a finished run may just look at it
+		release, free, err = filelock.TryLock(own)
 	}
 	if err != nil {
 		w.tidy()
 		return nil, err
 	}
 	return func() {
+		w.releaseUnits()
 		os.Remove(own)
 		release()
 		if unlock, err := w.door(context.WithoutCancel(ctx)); err == nil {
@@ -110,6 +132,15 @@ func (w *Work) Enter(ctx context.Context, check func() error) (leave func(), err
 			w.tidy()
 		}
 	}, nil
+}
+
+// worker is the lock that this process holds while it is one of the run's.
+func (w *Work) worker() string { return filepath.Join(w.path, workers, w.id) }
+
+func (w *Work) releaseUnits() {
+	for c := range w.held.Range {
+		c.(*Claim).release()
+	}
 }
 
 // door lets one process at a time come or leave.
@@ -120,15 +151,6 @@ func (w *Work) door(ctx context.Context) (unlock func(), err error) {
 			return unlock, err
 		}
 	}
-}
-
-// CheckWriter is an error where a process has the lock of an output for itself alone, as those of earlier versions do.
-func CheckWriter(path string) error {
-	unlock, err := outputs.Lock(path)
-	if err == nil {
-		unlock()
-	}
-	return err
 }
 
 // tidy removes what has nothing in it, when no process is at work; one that was killed is not. The caller has the door.
@@ -148,9 +170,24 @@ func (w *Work) tidy() {
 	}
 }
 
-// Agree stores what the processes of the run have to agree on, or returns what another has stored. Beginning a
+// beginRun agrees on the settings of the run, once.
+func (w *Work) beginRun(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.begun || w.OnBegin == nil {
+		return nil
+	}
+	first, err := w.agree(ctx, w.Settings)
+	if err == nil {
+		err = w.OnBegin(ctx, first)
+	}
+	w.begun = err == nil
+	return err
+}
+
+// agree stores what the processes of the run have to agree on, or returns what another has stored. Beginning a
 // run and agreeing are one. It is ErrOver where this process has seen another run, which is finished now.
-func (w *Work) Agree(ctx context.Context, own []byte) (other []byte, err error) {
+func (w *Work) agree(ctx context.Context, own []byte) (other []byte, err error) {
 	for {
 		id := rand.Text()
 		err := w.store.Put(ctx, w.key(settings), bytes.NewReader(fmt.Appendf(nil, "%s\n%s", id, own)), objectstore.PutOptions{New: true})
@@ -188,16 +225,13 @@ func (w *Work) settings(ctx context.Context) (text []byte, over bool, err error)
 	return text, !w.run.CompareAndSwap(nil, &id) && *w.run.Load() != id, nil
 }
 
-// Agreed is what the processes have agreed on, nil where none has begun.
+// Agreed is what the processes have agreed on, nil where none has begun, or one has finished the run.
 func (w *Work) Agreed(ctx context.Context) ([]byte, error) {
-	text, _, err := w.settings(ctx)
-	return text, err
-}
-
-// Begun tells whether a process has agreed and no one has finished the run.
-func (w *Work) Begun(ctx context.Context) (bool, error) {
 	text, over, err := w.settings(ctx)
-	return text != nil && !over, err
+	if over {
+		text = nil
+	}
+	return text, err
 }
 
 // over tells that a run which had begun is finished.
@@ -211,7 +245,7 @@ func (w *Work) seen(ctx context.Context) error {
 	if w.run.Load() != nil {
 		return nil
 	}
-	_, err := w.Begun(ctx)
+	_, _, err := w.settings(ctx)
 	w.run.CompareAndSwap(nil, new(string)) // it is finished at this moment
 	return err
 }
@@ -277,9 +311,14 @@ func (w *Work) result(ctx context.Context, name string) ([]byte, error) {
 // Finish lets one process do what comes after the last unit, and removes the folder. Done is false where another
 // has done it already.
 func (w *Work) Finish(ctx context.Context, f func() error) (done bool, err error) {
+	if err := w.beginRun(ctx); errors.Is(err, ErrOver) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
 	var claim *Claim
 	for look := firstLook; ; look = min(2*look, lastLook) {
-		if claim, err = w.claim(ctx, "finish"); !errors.Is(err, ErrTaken) {
+		if claim, err = w.claim(ctx, "finish"); !errors.Is(err, errTaken) {
 			break
 		}
 		if err := patience.Sleep(ctx, look); err != nil {
@@ -289,18 +328,18 @@ func (w *Work) Finish(ctx context.Context, f func() error) (done bool, err error
 	if err != nil {
 		return false, err
 	}
-	defer claim.Release()
+	defer claim.release()
 	if over, err := w.over(ctx); err != nil || over {
 		return false, err
 	}
 	if err := f(); err != nil {
 		return false, err
 	}
-	return true, w.Remove(ctx)
+	return true, w.remove(ctx)
 }
 
-// Remove removes what the processes have stored of the run.
-func (w *Work) Remove(ctx context.Context) error {
+// remove removes what the processes have stored of the run.
+func (w *Work) remove(ctx context.Context) error {
 	err := w.store.Delete(ctx, w.key(settings)) // first: nobody begins a unit without
 	for _, folder := range []string{results, notes} {
 		list, listErr := w.store.List(ctx, w.key(folder))
@@ -318,7 +357,7 @@ func (w *Work) Remove(ctx context.Context) error {
 
 // Discard removes what a run has left, so that this process begins another.
 func (w *Work) Discard(ctx context.Context) error {
-	err := w.Remove(ctx)
+	err := w.remove(ctx)
 	w.run.Store(nil)
 	return err
 }
@@ -332,14 +371,14 @@ type Claim struct {
 	claimed *objectstore.Claim // in a bucket
 }
 
-// claim takes a claim, or is ErrTaken.
+// claim takes a claim, or is errTaken.
 func (w *Work) claim(ctx context.Context, name string) (*Claim, error) {
 	c := &Claim{work: w, name: name, ctx: ctx}
 	if w.path == "" {
 		var err error
 		c.claimed, err = w.Claims.Take(ctx, w.store, w.key(claims, name))
 		if errors.Is(err, objectstore.ErrClaimed) {
-			return nil, fmt.Errorf("%w: %w", ErrTaken, err)
+			return nil, fmt.Errorf("%w: %w", errTaken, err)
 		}
 		return c, err
 	}
@@ -351,7 +390,7 @@ func (w *Work) claim(ctx context.Context, name string) (*Claim, error) {
 		}
 	}
 	if err == nil && !free {
-		err = ErrTaken
+		err = errTaken
 	}
 	c.unlock = func() {
 		os.Remove(lock) // before it is let go, so that nobody holds the lock of a file without a name
@@ -363,11 +402,14 @@ func (w *Work) claim(ctx context.Context, name string) (*Claim, error) {
 // leaveWithin is how long what is stored after a cancel may take.
 const leaveWithin = 20 * time.Second
 
-// Finish stores the result of the unit and lets it go.
+// Finish stores the result of the unit and lets it go. The first one of a process begins the run: see Work.Settings.
 func (c *Claim) Finish(ctx context.Context, result []byte) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(leaveWithin, time.Duration(len(result))*time.Microsecond))
 	defer cancel()
-	defer c.Release()
+	defer c.release()
+	if err := c.work.beginRun(ctx); err != nil {
+		return err
+	}
 	if over, err := c.work.over(ctx); err != nil || over {
 		return err // this process was held up for long: another has taken over and finished the run
 	}
@@ -379,18 +421,19 @@ func (c *Claim) Finish(ctx context.Context, result []byte) error {
 
 // forget lets go of a unit that is done: there is nothing left to claim.
 func (c *Claim) forget(ctx context.Context) error {
+	c.work.held.Delete(c)
 	claim := c.claimed
 	if c.claimed = nil; claim != nil {
 		return claim.Remove(ctx)
 	}
-	c.Release()
+	c.release()
 	return nil
 }
 
-// Release lets the unit go; without a result it is free for others. It does nothing after Finish.
-func (c *Claim) Release() {
+// release lets the unit go; without a result it is free for others. It does nothing after Finish.
+func (c *Claim) release() {
+	c.work.held.Delete(c)
 	switch {
-	case c == nil: // of a process that is alone
 	case c.unlock != nil:
 		c.unlock()
 		c.unlock = nil

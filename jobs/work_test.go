@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/checkpoints/objectstore/storetest"
+	"glimpse/internal/filelock"
 	"glimpse/jobs"
 )
 
@@ -89,7 +91,7 @@ func TestUnitsAreSharedOut(t *testing.T) {
 		for range processes {
 			w := open()
 			wg.Go(func() {
-				leave, err := w.Enter(t.Context(), func() error { return nil })
+				leave, err := w.Enter(t.Context(), "", func(bool) error { return nil })
 				if err != nil {
 					t.Error(err)
 					entered.Done()
@@ -169,7 +171,7 @@ func TestUnitsOfTheDeadAreTakenOver(t *testing.T) {
 		if got := do(t, wants); !slices.Equal(got, []int{1}) {
 			t.Errorf("did %v, want the one whose result is another", got)
 		}
-		if err := open().Remove(t.Context()); err != nil {
+		if err := open().Discard(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -209,9 +211,9 @@ func TestAlive(t *testing.T) {
 	var leaves []func()
 	for i := range 3 {
 		w := open()
-		leave, err := w.Enter(t.Context(), func() error {
-			if w.Alive() != (i > 0) {
-				t.Errorf("process %d: others alive: %v", i, w.Alive())
+		leave, err := w.Enter(t.Context(), "", func(alive bool) error {
+			if alive != (i > 0) {
+				t.Errorf("process %d: others alive: %v", i, alive)
 			}
 			return nil
 		})
@@ -224,7 +226,7 @@ func TestAlive(t *testing.T) {
 		leave()
 	}
 	refused := errors.New("refused")
-	if _, err := open().Enter(t.Context(), func() error { return refused }); !errors.Is(err, refused) {
+	if _, err := open().Enter(t.Context(), "", func(bool) error { return refused }); !errors.Is(err, refused) {
 		t.Error(err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
@@ -232,20 +234,29 @@ func TestAlive(t *testing.T) {
 	}
 }
 
-func TestFirst(t *testing.T) {
-	a, b := errors.New("a"), errors.New("b")
-	for _, c := range []struct {
-		checks []jobs.Check
-		want   error
-	}{
-		{nil, nil},
-		{[]jobs.Check{{false, a}, jobs.Failed(nil)}, nil},
-		{[]jobs.Check{{false, a}, {true, b}, {true, a}}, b},
-		{[]jobs.Check{jobs.Failed(a), {true, b}}, a},
-	} {
-		if got := jobs.First(c.checks...); got != c.want {
-			t.Errorf("%v: %v, want %v", c.checks, got, c.want)
-		}
+// TestEnterWhileAnotherLooks: a process whose lock another one is looking at comes, and leaves.
+func TestEnterWhileAnotherLooks(t *testing.T) {
+	dir := t.TempDir()
+	w := jobs.Open(objectstore.Local(dir), ".work", dir)
+	if err := os.MkdirAll(filepath.Dir(w.Worker()), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	unlock, free, err := filelock.TryLock(w.Worker())
+	if err != nil || !free {
+		t.Fatal(free, err)
+	}
+	time.AfterFunc(20*time.Millisecond, unlock)
+	leave, err := w.Enter(t.Context(), "", func(bool) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+}
+
+func TestRefuse(t *testing.T) {
+	broken := errors.New("broken")
+	if err := cmp.Or(jobs.Refuse(false, "a"), nil, jobs.Refuse(true, "b: %w", broken), broken); !errors.Is(err, broken) || err.Error() != "b: broken" {
+		t.Errorf("%v, want the first row that is bad", err)
 	}
 }
 
@@ -267,8 +278,8 @@ func TestRunIsSeenWhileItBegins(t *testing.T) {
 	store := &watched{Store: objectstore.Local(dir)}
 	w := jobs.Open(store, ".work", dir)
 	store.put = func() {
-		if begun, err := w.Begun(t.Context()); err != nil || !begun {
-			t.Errorf("begun %v, error %v", begun, err)
+		if text, err := w.Agreed(t.Context()); err != nil || text == nil {
+			t.Errorf("agreed on %q, error %v", text, err)
 		}
 	}
 	if other, err := w.Agree(t.Context(), []byte("settings")); other != nil || err != nil {
@@ -283,7 +294,7 @@ func TestRunIsSeenWhileItBegins(t *testing.T) {
 func TestNothingIsLeftOfTheDead(t *testing.T) {
 	dir := t.TempDir()
 	w := jobs.Open(objectstore.Local(dir), ".work", dir)
-	leave, err := w.Enter(t.Context(), func() error { return nil })
+	leave, err := w.Enter(t.Context(), "", func(bool) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,5 +304,38 @@ func TestNothingIsLeftOfTheDead(t *testing.T) {
 	leave()
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("%v are left, error %v", entries, err)
+	}
+}
+
+// TestReopenLines: whole lines are taken, and what a kill has cut, or is refused, makes room for those that come next.
+func TestReopenLines(t *testing.T) {
+	for name, c := range map[string]struct{ text, taken, left string }{
+		"none":    {"", "", ""},
+		"whole":   {"a\nb\n", "ab", "a\nb\n"},
+		"cut":     {"a\nb\nc", "ab", "a\nb\n"},
+		"refused": {"a\n!\nc\n", "a", "a\n"},
+	} {
+		path := filepath.Join(t.TempDir(), "lines")
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		taken := ""
+		f, err := jobs.ReopenLines(path, func(line []byte) (bool, error) {
+			if string(line) == "!" {
+				return false, nil
+			}
+			taken += string(line)
+			return true, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteString("next\n")
+		if got, readErr := os.ReadFile(path); errors.Join(err, readErr, f.Close()) != nil || string(got) != c.left+"next\n" || taken != c.taken {
+			t.Errorf("%s: took %q, the file holds %q, want %q and %q", name, taken, got, c.taken, c.left+"next\n")
+		}
+	}
+	if _, err := jobs.ReopenLines(filepath.Join(t.TempDir(), "new"), func([]byte) (bool, error) { return true, nil }); err != nil {
+		t.Error(err)
 	}
 }

@@ -295,9 +295,6 @@ func placedBytes(w *checkpoints.Weights, on kernels.Backend) (n int64) {
 	return n
 }
 
-// HasWeights tells that the weights are loaded, which of OpenShapes they are not.
-func (m *Model) HasWeights() bool { return m.weights != nil }
-
 // ReadTokenizer reads the tokenizer of the model's files, as Open does and OpenShapes does not. Without one,
 // NeedTokenizer says why.
 func (m *Model) ReadTokenizer() {

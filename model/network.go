@@ -156,18 +156,6 @@ func (n *Network) Parameters() int64 {
 	return total
 }
 
-// ActiveParameters are the Parameters that one row goes through.
-func (n *Network) ActiveParameters() int64 {
-	total := n.Parameters()
-	for i := range n.Layers {
-		if e := n.Layers[i].Experts; e != nil {
-			all, active := e.Weights()
-			total += active - all
-		}
-	}
-	return total
-}
-
 // OnHost tells that the host computes in the middle of a step of so many rows: recurrent layers, or what the routers of experts decide
 // where the backend does not.
 func (n *Network) OnHost(on kernels.Backend, rows int) bool {

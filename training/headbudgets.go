@@ -1,19 +1,17 @@
 package training
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 
 	"glimpse/eviction"
+	"glimpse/jobs"
 	"glimpse/model"
 )
 
@@ -114,41 +112,25 @@ func (r *HeadBudgetsRun) resume(want headBudgetsHeader) (rows []headBudgetsRow, 
 	if err != nil {
 		return nil, nil, err
 	}
-	raw, err := os.ReadFile(r.Partial)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, err
-	}
-	whole := 0
-	for s := bufio.NewReader(bytes.NewReader(raw)); ; {
-		line, err := s.ReadBytes('\n')
-		if err != nil {
-			break
-		}
-		if whole == 0 {
-			if string(line[:len(line)-1]) != string(head) {
-				return nil, nil, fmt.Errorf("%s is of other settings: %.200s; want those of this run (%.200s), or remove it", r.Partial, line, head)
+	begun := false
+	f, err = jobs.ReopenLines(r.Partial, func(line []byte) (bool, error) {
+		if !begun {
+			if begun = bytes.Equal(line, head); !begun {
+				return false, fmt.Errorf("%s is of other settings: %.200s; want those of this run (%.200s), or remove it", r.Partial, line, head)
 			}
-		} else {
-			var row headBudgetsRow
-			if json.Unmarshal(line, &row) != nil || len(row.Shares) != len(r.Budgets) {
-				break
-			}
-			rows = append(rows, row)
+			return true, nil
 		}
-		whole += len(line)
-	}
-	if f, err = os.OpenFile(r.Partial, os.O_CREATE|os.O_WRONLY, 0o644); err != nil {
-		return nil, nil, err
-	}
-	err = f.Truncate(int64(whole))
-	if err == nil {
-		_, err = f.Seek(int64(whole), 0)
-	}
-	if err == nil && whole == 0 {
-		_, err = f.Write(append(head, '\n'))
-	}
-	if err != nil {
-		f.Close()
+		var row headBudgetsRow
+		if json.Unmarshal(line, &row) != nil || len(row.Shares) != len(r.Budgets) {
+			return false, nil
+		}
+		rows = append(rows, row)
+		return true, nil
+	})
+	if err == nil && !begun {
+		if _, err = f.Write(append(head, '\n')); err != nil {
+			f.Close()
+		}
 	}
 	return rows, f, err
 }

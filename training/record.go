@@ -1,8 +1,6 @@
 package training
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +12,7 @@ import (
 	"glimpse/internal/atomicfile"
 	"glimpse/internal/listing"
 	"glimpse/internal/progress"
-	"glimpse/internal/regularfile"
+	"glimpse/jobs"
 	"glimpse/training/tbevents"
 )
 
@@ -59,9 +57,6 @@ func CheckStepLog(path string) error {
 // maxLogLine bounds what is read of a file that may be no log.
 const maxLogLine = 1 << 20
 
-// maxLog bounds the log of a run that goes on, which is read whole.
-const maxLog = 1 << 30
-
 // NewRecorder starts the record of a run, or goes on with that of the
 // steps done. steps is its JSONL file, dir the folder of events and curves; "" is none.
 func NewRecorder(log io.Writer, steps, dir string, c *Config, done int) (*Recorder, error) {
@@ -71,13 +66,14 @@ func NewRecorder(log io.Writer, steps, dir string, c *Config, done int) (*Record
 		// A line at a time and not atomically: what a killed run leaves is the record of
 		// the steps that it did.
 		var err error
-		if r.steps, err = repairSteps(steps, done); err != nil {
-			return nil, err
+		if !readAgain(steps) {
+			r.lines, err = os.OpenFile(steps, os.O_WRONLY|os.O_APPEND, 0)
+		} else if r.steps, r.lines, err = repairSteps(steps, done); err == nil {
+			if lost := missingSteps(r.steps, done); lost != nil {
+				fmt.Fprintf(log, "%s lacks the steps %s, which the checkpoint has done: they were recorded elsewhere, or lost when the machine went down\n", steps, listing.Plain(lost))
+			}
 		}
-		if lost := missingSteps(r.steps, done); lost != nil && readAgain(steps) {
-			fmt.Fprintf(log, "%s lacks the steps %s, which the checkpoint has done: they were recorded elsewhere, or lost when the machine went down\n", steps, listing.Plain(lost))
-		}
-		if r.lines, err = os.OpenFile(steps, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -97,33 +93,18 @@ func NewRecorder(log io.Writer, steps, dir string, c *Config, done int) (*Record
 
 // repairSteps cuts a log down to the steps done, which a run that goes on does not do
 // again, and returns them.
-func repairSteps(path string, done int) ([]StepResult, error) {
-	var kept bytes.Buffer
-	var steps []StepResult
-	if !readAgain(path) {
-		return nil, nil
-	}
-	data, err := regularfile.Read(path, maxLog)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	if done > 0 {
-		lines := bufio.NewScanner(bytes.NewReader(data))
-		lines.Buffer(nil, len(data)+1)
-		for last := 0; lines.Scan(); {
-			var step StepResult
-			if json.Unmarshal(lines.Bytes(), &step) != nil || step.Step <= last || step.Step > done {
-				break // a line cut short, or what the checkpoint does not know of
-			}
-			last = step.Step
-			steps = append(steps, step)
-			kept.Write(append(lines.Bytes(), '\n'))
+func repairSteps(path string, done int) (steps []StepResult, log *os.File, err error) {
+	last := 0
+	log, err = jobs.ReopenLines(path, func(line []byte) (bool, error) {
+		var step StepResult
+		if json.Unmarshal(line, &step) != nil || step.Step <= last || step.Step > done {
+			return false, nil // what the checkpoint does not know of
 		}
-	}
-	if bytes.Equal(kept.Bytes(), data) {
-		return steps, nil
-	}
-	return steps, atomicfile.WriteFile(path, kept.Bytes())
+		last = step.Step
+		steps = append(steps, step)
+		return true, nil
+	})
+	return steps, log, err
 }
 
 // readAgain tells that what is written to a log can be read, which of a pipe and a terminal it cannot.

@@ -48,10 +48,11 @@ func TestRepairSteps(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			steps, err := repairSteps(path, c.done)
+			steps, log, err := repairSteps(path, c.done)
 			if err != nil {
 				t.Fatal(err)
 			}
+			defer log.Close()
 			got, err := os.ReadFile(path)
 			if err != nil && c.log != "" {
 				t.Fatal(err)

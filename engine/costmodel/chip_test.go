@@ -48,8 +48,8 @@ func TestCalibrateShapes(t *testing.T) {
 	if r := got.FLOPS / want.FLOPS; !(r > 0.1 && r < 10) {
 		t.Errorf("%.3g operations per second of shapes, %.3g of the model", got.FLOPS, want.FLOPS)
 	}
-	if !(got.Bandwidth > 1e8) || shapes.HasWeights() {
-		t.Errorf("%+v, weights %t", got, shapes.HasWeights())
+	if !(got.Bandwidth > 1e8) {
+		t.Errorf("%+v", got)
 	}
 }
 

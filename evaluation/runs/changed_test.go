@@ -128,7 +128,7 @@ func TestResumeOnChangedWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		var about, other Environment
-		if err := errors.Join(regularfile.JSON(filepath.Join(out, EnvironmentFile), maxJSON, &about), regularfile.JSON(filepath.Join(out, EnvironmentFile), maxJSON, &other)); err != nil {
+		if err := errors.Join(regularfile.JSON(filepath.Join(out, EnvironmentFile), 1<<20, &about), regularfile.JSON(filepath.Join(out, EnvironmentFile), 1<<20, &other)); err != nil {
 			t.Fatal(err)
 		}
 		before := len(about.Models[0].Companions)

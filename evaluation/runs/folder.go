@@ -16,7 +16,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
@@ -45,7 +44,7 @@ const (
 )
 
 // folder is the output of a run. One without a path takes nothing. Until a sample is measured there is
-// nothing in it but locks, and what was there before: see begin.
+// nothing in it but locks, and what was there before: see beginFolder.
 type folder struct {
 	path  string
 	store objectstore.Store
@@ -56,13 +55,11 @@ type folder struct {
 	old   Stored // the run that is continued
 	whose *Job
 
-	mu    sync.Mutex
 	begun bool // this process has measured something
 	anew  bool // what the folder holds of a run is removed
 
 	config []byte
 	about  Environment
-	again  string // what a stopped run goes on with
 }
 
 // Environment is what EnvironmentFile holds.
@@ -104,11 +101,7 @@ const (
 // openFolder opens the output before any work is done: a new folder, or one that is
 // continued, alone or with other processes.
 func (j *Job) openFolder(ctx context.Context, log io.Writer) (_ *folder, err error) {
-	again := "--resume"
-	if j.Files.Any() {
-		again += " --replace" // replaces the files of earlier measurements
-	}
-	f := &folder{path: j.Out, again: again, whose: j, leave: func() {}, about: Environment{Schema: environmentSchema, Glimpse: version.String(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
+	f := &folder{path: j.Out, whose: j, leave: func() {}, about: Environment{Schema: environmentSchema, Glimpse: version.String(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}}
 	if f.config, err = yamlconfig.EncodeSet(j); err != nil {
 		return nil, err
 	}
@@ -118,33 +111,42 @@ func (j *Job) openFolder(ctx context.Context, log io.Writer) (_ *folder, err err
 		}
 		return f, nil
 	}
-	fail := func(err error) (*folder, error) {
+	if err = f.enterRun(ctx, log); err != nil {
 		f.close()
 		return nil, fmt.Errorf("--out: %w", err)
 	}
-	if err := f.open(ctx, j.S3); err != nil {
-		return fail(err)
-	}
-	dir := ""
-	if !objectstore.IsURL(j.Out) {
-		dir = j.Out
-		if f.made, err = makeFolders(dir); err != nil {
-			return fail(err)
-		}
-	}
-	f.work = jobs.Open(f.store, objectstore.Join(f.key, workFolder), dir)
-	leave, err := f.work.Enter(ctx, func() error { return j.claim(ctx, f, log) })
-	if err != nil {
-		return fail(err)
-	}
-	f.leave = leave
 	return f, nil
 }
 
-// open opens the store that the folder is in.
-func (f *folder) open(ctx context.Context, s3 objectstore.Settings) (err error) {
-	f.store, f.key, err = objectstore.Open(ctx, f.path, s3)
+// enterRun makes this process one of the run's.
+func (f *folder) enterRun(ctx context.Context, log io.Writer) (err error) {
+	if err := f.open(ctx, f.whose.S3); err != nil {
+		return err
+	}
+	if !objectstore.IsURL(f.path) {
+		if f.made, err = makeFolders(f.path); err != nil {
+			return err
+		}
+	}
+	f.work.Settings, f.work.OnBegin = f.config, f.beginFolder
+	leave, err := f.work.Enter(ctx, filepath.Join(f.path, partialFile), func(alive bool) error { return f.whose.claim(ctx, f, alive, log) })
+	if err == nil {
+		f.leave = leave
+	}
 	return err
+}
+
+// open opens the store that the folder is in. Nothing is written.
+func (f *folder) open(ctx context.Context, s3 objectstore.Settings) (err error) {
+	if f.store, f.key, err = objectstore.Open(ctx, f.path, s3); err != nil {
+		return err
+	}
+	dir := f.path
+	if objectstore.IsURL(f.path) {
+		dir = ""
+	}
+	f.work = jobs.Open(f.store, objectstore.Join(f.key, workFolder), dir)
+	return nil
 }
 
 // makeFolders makes a folder and those that it is in, and returns the ones that were not there.
@@ -159,34 +161,24 @@ func makeFolders(path string) (made []string, err error) {
 	return made, os.MkdirAll(path, 0o777)
 }
 
-// begin makes the folder that of the run when the first sample is measured, so that a run that fails before
-// leaves the folder as it was. It may be called again.
-func (f *folder) begin(ctx context.Context) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.begun {
-		return nil
-	}
-	fail := func(err error) error { return fmt.Errorf("--out: %w", err) }
-	others, err := f.work.Agree(ctx, f.config)
-	if err != nil {
-		return fail(err)
-	}
-	if others != nil {
-		if _, err := f.whose.continues(others, f.config); err != nil {
-			return fail(fmt.Errorf("%s: %w", f.path, err))
+// beginFolder makes the folder that of the run when the first sample is measured, so that a run that fails before
+// leaves the folder as it was. First is the configuration of the process that came first.
+func (f *folder) beginFolder(ctx context.Context, first []byte) error {
+	if first != nil {
+		if _, err := f.whose.continues(first, f.config); err != nil {
+			return fmt.Errorf("--out: %s: %w", f.path, err)
 		}
 	} else {
 		if f.anew {
 			for _, name := range []string{MetricsFile, PredictionsFile, TimingsFile, EnvironmentFile, KeptFile, JudgementsFile, partialFile, ConfigFile} {
 				if err := f.store.Delete(ctx, objectstore.Join(f.key, name)); err != nil {
-					return fail(err)
+					return err
 				}
 			}
 		}
 		// First, so that a folder with anything in it is known as a run's.
 		if err := f.writeFile(ConfigFile, f.config); err != nil {
-			return fail(err)
+			return err
 		}
 	}
 	f.begun = true
@@ -220,13 +212,8 @@ func (f *folder) readConfig(ctx context.Context) (config []byte, err error) {
 
 // claim finds out what the folder holds: nothing, a run that goes on, or what must not be
 // lost.
-func (j *Job) claim(ctx context.Context, f *folder, log io.Writer) error {
+func (j *Job) claim(ctx context.Context, f *folder, alive bool, log io.Writer) error {
 	bucket := objectstore.IsURL(f.path)
-	if !bucket {
-		if err := jobs.CheckWriter(filepath.Join(f.path, partialFile)); err != nil {
-			return err
-		}
-	}
 	config, err := f.readConfig(ctx)
 	if err == nil {
 		err = f.old.read(ctx, f, math.MaxInt, max(j.Shards, 1))
@@ -236,9 +223,11 @@ func (j *Job) claim(ctx context.Context, f *folder, log io.Writer) error {
 	}
 	empty := config == nil || f.old.Damage == "" && !slices.ContainsFunc(f.old.Predictions, (*evaluation.Prediction).Measured)
 	joined := false // to a run that others are at
-	switch alive := f.work.Alive(); {
+	switch {
 	case alive:
-		joined, err = f.work.Begun(ctx)
+		var agreed []byte
+		agreed, err = f.work.Agreed(ctx)
+		joined = agreed != nil
 	case !bucket && (empty || j.Files.Replace && !j.Resume):
 		err = f.work.Discard(ctx) // what a killed run has left
 	}
@@ -304,19 +293,11 @@ func (f *folder) checkStrange() error {
 	return nil
 }
 
-// retain drops from a continued run the samples whose lines are not of
-// the cells, and says so. It returns how many samples need no work.
-func (f *folder) retain(results *evaluation.Results, model string, work []evaluation.Work, cells []evaluation.Cell, log io.Writer) (done int) {
-	done, again := results.Retain(model, work, cells)
-	if len(again) > 0 {
-		fmt.Fprintf(log, "%s: %d samples, the first %s: their lines are not those of the policies and budgets in their order: measured again\n", f.path, len(again), again[0])
-	}
-	return done
-}
-
 // describeRun takes down what is measured, which must be what the run was begun with.
 func (f *folder) describeRun(ctx context.Context, m *engine.Model, policies []engine.Policy, log io.Writer) error {
+	device := kernels.DeviceOf(m.Backend)
 	if f.path == "" {
+		f.about.Models = append(f.about.Models, AboutModel{Name: m.Name, Device: device})
 		return nil
 	}
 	hash, err := m.SHA256(ctx)
@@ -342,15 +323,15 @@ func (f *folder) describeRun(ctx context.Context, m *engine.Model, policies []en
 			return fmt.Errorf("--resume: %s: model %s: adapters or drafts have changed since the run was begun: %s", f.file(EnvironmentFile), m.Name, changes)
 		}
 	}
-	device := kernels.DeviceOf(m.Backend)
 	if was := f.old.Environment.model(m.Name); was != nil && was.Device != device && was.Device != m.Backend.Name() { // which is all that earlier versions say
 		fmt.Fprintf(log, "--resume: model %s was on %s and goes on on %s: where two tokens are nearly as likely, rounding may decide otherwise\n", m.Name, was.Device, device)
 		device = bothDevices(was.Device, device)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.about.Models = append(f.about.Models, AboutModel{Name: m.Name, SHA256: hash, HashOf: hashOfTensors, Companions: companions, Device: device, Policies: aboutPolicies(policies)})
-	if !f.begun {
+	about := AboutModel{Name: m.Name, SHA256: hash, HashOf: hashOfTensors, Companions: companions, Device: device}
+	for _, p := range policies {
+		about.Policies = append(about.Policies, AboutPolicy{p.Title(), p.Adapter, p.AdapterSHA256(), p.Settings.Values()})
+	}
+	if f.about.Models = append(f.about.Models, about); !f.begun {
 		return nil
 	}
 	return f.writeAbout(ctx)
@@ -377,12 +358,13 @@ func (e *Environment) model(name string) *AboutModel {
 	return nil
 }
 
-// deviceOf is what a model computed on, "" where it is not known.
-func (e *Environment) deviceOf(model string) string {
-	if m := e.model(model); m != nil {
-		return m.Device
+// nameDevices says in every row what its model computed on.
+func (e *Environment) nameDevices(rows []evaluation.Row) {
+	for i := range rows {
+		if m := e.model(rows[i].Model); m != nil {
+			rows[i].Device = m.Device
+		}
 	}
-	return ""
 }
 
 // sameWeights tells that two models have the same weights, as far as it is known.
@@ -416,7 +398,7 @@ func (e *Environment) acceptNotes(notes []string) {
 }
 
 // writeAbout writes what is known of the models, including the models of the run that is continued, so that
-// a run that is stopped can be compared with the one that goes on. The caller holds mu.
+// a run that is stopped can be compared with the one that goes on.
 func (f *folder) writeAbout(ctx context.Context) error {
 	about := f.about
 	if f.old.Environment != nil {
@@ -431,27 +413,12 @@ func (f *folder) writeAbout(ctx context.Context) error {
 		return err
 	}
 	text = append(text, '\n')
-	if f.work != nil {
-		err = f.work.Note(ctx, text)
-	}
-	return errors.Join(err, f.writeFile(EnvironmentFile, text))
-}
-
-func aboutPolicies(policies []engine.Policy) (out []AboutPolicy) {
-	for _, c := range policies {
-		out = append(out, AboutPolicy{Policy: c.Title(), Adapter: c.Adapter, AdapterSHA256: c.AdapterSHA256(), Settings: c.Settings.Values()})
-	}
-	return out
+	return errors.Join(f.work.Note(ctx, text), f.writeFile(EnvironmentFile, text))
 }
 
 // finish makes what the run has come to of the results of all processes, in one of them. out is nil where another has
 // done it. MetricsFile is the last: where it is, all is.
 func (f *folder) finish(ctx context.Context, models, tasks []string) (out *Outcome, err error) {
-	if err := f.begin(ctx); errors.Is(err, jobs.ErrOver) {
-		return nil, nil
-	} else if err != nil {
-		return nil, err
-	}
 	_, err = f.work.Finish(ctx, func() error {
 		var whole Stored
 		if err := whole.read(ctx, f, math.MaxInt, max(f.whose.Shards, 1)); err != nil {
@@ -476,7 +443,7 @@ func (f *folder) finish(ctx context.Context, models, tasks []string) (out *Outco
 		if err != nil || len(out.Rows) == 0 {
 			return err
 		}
-		out.nameDevices(f.about.deviceOf)
+		f.about.nameDevices(out.Rows)
 		if err := f.files(ctx, out.Rows, whole.Predictions, whole.Timings, ordered(sortedKept(whole.Kept, models, tasks), whole.Predictions)); err != nil {
 			return err
 		}
@@ -559,26 +526,26 @@ var grown = []string{"models", "policies", "budgets"}
 // sameConfig is an error that names the settings, but for the free ones, in which two configurations differ.
 func sameConfig(old, now []byte, free []string) error {
 	var a, b map[string]any
-	if err := yaml.Unmarshal(old, &a); err != nil {
+	if err := errors.Join(yaml.Unmarshal(old, &a), yaml.Unmarshal(now, &b)); err != nil {
 		return err
 	}
-	if err := yaml.Unmarshal(now, &b); err != nil {
-		return err
-	}
-	all := make(map[string]any)
-	maps.Copy(all, a)
-	maps.Copy(all, b)
 	var differ []string
-	for k := range all {
-		if !slices.Contains(free, k) && !reflect.DeepEqual(a[k], b[k]) {
+	for _, k := range differing(a, b) {
+		if !slices.Contains(free, k) {
 			differ = append(differ, fmt.Sprintf("%s (was %s, is %s)", k, short(a[k]), short(b[k])))
 		}
 	}
 	if len(differ) == 0 {
 		return nil
 	}
-	slices.Sort(differ)
 	return fmt.Errorf("the run was begun with other settings: %s; want them as they were, or another folder, which evict report joins with this one", strings.Join(differ, ", "))
+}
+
+// differing are the keys that two configurations have different values of, sorted.
+func differing(a, b map[string]any) []string {
+	keys := listing.Union(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b))...)
+	slices.Sort(keys)
+	return slices.DeleteFunc(keys, func(k string) bool { return reflect.DeepEqual(a[k], b[k]) })
 }
 
 // identify finds out what the data are. What is missing the tasks tell.

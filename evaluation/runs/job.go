@@ -62,10 +62,8 @@ type Job struct {
 	Shard   string        `json:"-"` // I/N for one of them alone
 	sources []string      // files that are read
 
-	began   *Job     // what the run that is continued was begun with; nil: nothing
-	added   []string // to it, in words
-	model   *engine.Model
-	devices map[string]string // that models computed on
+	began *Job     // what the run that is continued was begun with; nil: nothing
+	added []string // to it, in words
 }
 
 // Subject is a model with what its policies need.
@@ -163,7 +161,7 @@ func Default() *Job {
 // Read takes a configuration over the defaults, with KEY=VALUE of sets in the place of its
 // values. repeat puts the flags that were given over both.
 func (j *Job) Read(path string, sets []string, repeat func() error) error {
-	return jobs.Read(path, sets, j, &j.Files, repeat)
+	return jobs.Read(path, sets, j, &j.Files, nil, repeat)
 }
 
 // fillDefaults fills in what depends on the rest: which tasks and policies there are where
@@ -249,28 +247,26 @@ func (j *Job) check() error {
 		return before
 	})
 	sharded := j.Shards > 0 || j.Shard != ""
-	if twice >= 0 {
-		return fmt.Errorf("model %q twice", j.Models[twice].Model)
-	}
-	return jobs.First(
-		jobs.Failed(errors.Join(eviction.CheckBudgets(j.Budgets), policiesErr, j.Sampling.Check(), model.CheckCacheDType(j.CacheDType), model.CheckExact(j.Exact, j.CacheDType))),
-		jobs.Failed(overridesErr),
+	return cmp.Or(
+		jobs.Refuse(twice >= 0, "model %q twice", j.Models[max(twice, 0)].Model),
+		errors.Join(eviction.CheckBudgets(j.Budgets), policiesErr, j.Sampling.Check(), model.CheckCacheDType(j.CacheDType), model.CheckExact(j.Exact, j.CacheDType)),
+		overridesErr,
 		oneOf("agreement", j.Agreement, evaluation.AgreementAuto, evaluation.AgreementOn, evaluation.AgreementOff),
 		oneOf("times", j.Times, evaluation.TimesNone, evaluation.TimesTTFT, evaluation.TimesAll),
-		jobs.Check{Bad: j.Shards < 0 || j.Shards > maxShards, Err: fmt.Errorf("--shards: got %d, want 0 to %d", j.Shards, maxShards)},
-		jobs.Check{Bad: j.Data == stdin.Name && (j.Resume || sharded), Err: errors.New("--data -: standard input cannot be read again, as --resume and --shards do: want a file")},
-		jobs.Failed(shardErr),
-		jobs.Check{Bad: sharded && j.Out == "", Err: errors.New("--shards needs --out, a folder that all workers see")},
-		jobs.Check{Bad: strings.Contains(j.Out, "://") && !objectstore.IsURL(j.Out), Err: fmt.Errorf("--out: got %q, want a path or s3://BUCKET/NAME", j.Out)},
-		jobs.Check{Bad: j.Batch < 1 || j.Batch > runner.MaxBatch, Err: fmt.Errorf("batch: got %d, want 1 to %d", j.Batch, runner.MaxBatch)},
-		jobs.Check{Bad: j.Concurrent < 0 || j.Concurrent > runner.MaxBatch, Err: fmt.Errorf("concurrency: got %d, want 0 to %d", j.Concurrent, runner.MaxBatch)},
-		jobs.Check{Bad: j.Inspect < 0, Err: fmt.Errorf("inspect: got %d, want at least 0", j.Inspect)},
+		jobs.Refuse(j.Shards < 0 || j.Shards > maxShards, "--shards: got %d, want 0 to %d", j.Shards, maxShards),
+		jobs.Refuse(j.Data == stdin.Name && (j.Resume || sharded), "--data -: standard input cannot be read again, as --resume and --shards do: want a file"),
+		shardErr,
+		jobs.Refuse(sharded && j.Out == "", "--shards needs --out, a folder that all workers see"),
+		jobs.Refuse(strings.Contains(j.Out, "://") && !objectstore.IsURL(j.Out), "--out: got %q, want a path or s3://BUCKET/NAME", j.Out),
+		jobs.Refuse(j.Batch < 1 || j.Batch > runner.MaxBatch, "batch: got %d, want 1 to %d", j.Batch, runner.MaxBatch),
+		jobs.Refuse(j.Concurrent < 0 || j.Concurrent > runner.MaxBatch, "concurrency: got %d, want 0 to %d", j.Concurrent, runner.MaxBatch),
+		jobs.Refuse(j.Inspect < 0, "inspect: got %d, want at least 0", j.Inspect),
 	)
 }
 
 // oneOf is the check of a setting that is one of three words.
-func oneOf[W ~string](name, got string, a, b, c W) jobs.Check {
-	return jobs.Check{Bad: !slices.Contains([]W{a, b, c}, W(got)), Err: fmt.Errorf("%s: got %q, want %s, %s or %s", name, got, a, b, c)}
+func oneOf[W ~string](name, got string, a, b, c W) error {
+	return jobs.Refuse(!slices.Contains([]W{a, b, c}, W(got)), "%s: got %q, want %s, %s or %s", name, got, a, b, c)
 }
 
 // nameData calls tasks of the user's own data by their files, "notes" for notes.jsonl; where several would be
@@ -313,20 +309,13 @@ func (j *Job) nameData() error {
 		func(p string) string { return fmt.Sprintf("%s (%s)", path.Base(p), path.Dir(p)) },
 	}
 	name := func(form int, file string) string { return forms[form](strings.TrimRight(filepath.ToSlash(file), "/")) }
-	at := make([]int, len(own)) // forms of the names
-	for form := range len(forms) - 1 {
-		for i := range own {
-			clash := slices.Contains(taken, name(form, files[i]))
-			for k := range own {
-				clash = clash || k != i && name(form, files[k]) == name(form, files[i])
-			}
-			if clash && at[i] == form {
-				at[i]++
-			}
-		}
-	}
 	for i, place := range own {
-		tasks[place].Name = name(at[i], files[i])
+		form := 0
+		clash := func(other string) bool { return other != files[i] && name(form, other) == name(form, files[i]) }
+		for form < len(forms)-1 && (slices.Contains(taken, name(form, files[i])) || slices.ContainsFunc(files, clash)) {
+			form++
+		}
+		tasks[place].Name = name(form, files[i])
 	}
 	j.Tasks = tasks
 	return nil
@@ -348,16 +337,13 @@ const maxShards = 100000
 const maxSamples = 1 << 20
 
 func (j *Job) plan(s evaluation.Selection, t Task) (*plan, error) {
-	row := func(bad bool, format string, args ...any) jobs.Check {
-		return jobs.Check{Bad: bad, Err: fmt.Errorf("task %s: %s", s.Name(), fmt.Sprintf(format, args...))}
-	}
-	if err := jobs.First(
-		row(t.Samples < 0 || t.Samples > maxSamples, "samples: got %d, want 1 to %d", t.Samples, maxSamples),
-		row(t.Tokens < 0 || t.MaxNew < 0 || t.MaxPrompt < 0, "tokens %d, max-new %d, max-prompt %d: want none below 0", t.Tokens, t.MaxNew, t.MaxPrompt),
-		row(t.ContextFirst && !s.Task.Contexts, "--context-first: it asks one question of each prompt; of several are %s", strings.Join(evaluation.ContextTasks(), ", ")),
-		row(s.Task.NeedsData && t.Data == "", "needs --data: %s", s.Task.Data),
+	if err := cmp.Or(
+		jobs.Refuse(t.Samples < 0 || t.Samples > maxSamples, "samples: got %d, want 1 to %d", t.Samples, maxSamples),
+		jobs.Refuse(t.Tokens < 0 || t.MaxNew < 0 || t.MaxPrompt < 0, "tokens %d, max-new %d, max-prompt %d: want none below 0", t.Tokens, t.MaxNew, t.MaxPrompt),
+		jobs.Refuse(t.ContextFirst && !s.Task.Contexts, "--context-first: it asks one question of each prompt; of several are %s", strings.Join(evaluation.ContextTasks(), ", ")),
+		jobs.Refuse(s.Task.NeedsData && t.Data == "", "needs --data: %s", s.Task.Data),
 	); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("task %s: %w", s.Name(), err)
 	}
 	options, err := s.Task.SetOptions(t.Options)
 	if err != nil {

@@ -115,16 +115,7 @@ func sameQuestions(a, b *Stored, model, task string) error {
 	if changed := contents[1].Changed(contents[0]); changed != "" {
 		return fail("the data are not the same: " + changed)
 	}
-	var differ []string
-	for _, m := range settings {
-		for k := range m {
-			if !reflect.DeepEqual(settings[0][k], settings[1][k]) && !slices.Contains(differ, k) {
-				differ = append(differ, k)
-			}
-		}
-	}
-	if len(differ) > 0 {
-		slices.Sort(differ)
+	if differ := differing(settings[0], settings[1]); len(differ) > 0 {
 		return fail("they were measured with different " + strings.Join(differ, ", "))
 	}
 	return nil

@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -10,9 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -20,7 +18,6 @@ import (
 	"glimpse/evaluation"
 	"glimpse/evaluation/judging"
 	"glimpse/internal/progress"
-	"glimpse/internal/regularfile"
 	"glimpse/jobs"
 
 	"golang.org/x/sync/errgroup"
@@ -83,9 +80,8 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 	if _, err := os.Stat(f.file(MetricsFile)); err != nil {
 		return fail(fmt.Errorf("want a finished run with %s: %w", MetricsFile, err))
 	}
-	f.work = jobs.Open(f.store, workFolder, dir)
-	leave, err := f.work.Enter(ctx, func() error {
-		if f.work.Alive() {
+	leave, err := f.work.Enter(ctx, "", func(alive bool) error {
+		if alive {
 			return errors.New("another run is writing it")
 		}
 		return nil
@@ -94,10 +90,14 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 		return fail(err)
 	}
 	defer leave()
-	all, err := readFinished(f.file(PredictionsFile))
-	if err != nil {
+	found := new(Stored)
+	if err := errors.Join(found.read(ctx, f, math.MaxInt, 0), found.readAbout(ctx, f, 0)); err != nil {
 		return fail(err)
 	}
+	if found.Damage != "" || !found.Finished {
+		return fail(fmt.Errorf("want a finished run: %s", cmp.Or(found.Damage, "this one is being extended, which --resume ends")))
+	}
+	all := found.Predictions
 	opinions, prompts, err := o.prompts(ctx, f, all)
 	if err != nil {
 		return fail(err)
@@ -119,20 +119,12 @@ func JudgeRun(ctx context.Context, dir string, o Judging, log io.Writer) (*Outco
 	if none > 0 {
 		fmt.Fprintf(log, "%d ratings are missing: the judge gave none from 0 to 10\n", none)
 	}
-	var times timingsFile
-	if _, err := f.readVersioned(ctx, TimingsFile, &times, &times.Schema, timingsSchema); err != nil {
-		return fail(err)
-	}
 	models, tasks := namesIn(all)
-	out, err := sumUp(all, times.Timings, models, tasks)
+	out, err := sumUp(all, found.Timings, models, tasks)
 	if err != nil {
 		return fail(err)
 	}
-	var about Environment
-	if _, err := f.readVersioned(ctx, EnvironmentFile, &about, &about.Schema, environmentSchema); err != nil {
-		return fail(err)
-	}
-	out.nameDevices(about.deviceOf)
+	found.Environment.nameDevices(out.Rows)
 	return out, f.results(out.Rows, all)
 }
 
@@ -198,11 +190,17 @@ func judgedTasks() (names []string) {
 
 // askJudge returns the judgements by prompt, with earlier attempts'.
 func (o *Judging) askJudge(ctx context.Context, f *folder, prompts []asked, log io.Writer) (map[string]judgement, error) {
-	said, err := o.said(f.file(JudgementsFile))
-	if err != nil {
-		return nil, err
-	}
-	out, err := os.OpenFile(f.file(JudgementsFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
+	said := make(map[string]judgement)
+	out, err := jobs.ReopenLines(f.file(JudgementsFile), func(line []byte) (bool, error) {
+		var j judgement
+		if err := json.Unmarshal(line, &j); err != nil {
+			return false, fmt.Errorf("%s: %w", JudgementsFile, err)
+		}
+		if j.Judge == o.Judge.Model {
+			said[j.Prompt] = j
+		}
+		return true, nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -262,39 +260,6 @@ func (o *Judging) askJudge(ctx context.Context, f *folder, prompts []asked, log 
 		return nil, fmt.Errorf("%d of %d judgements could not be had; the same command asks for them again; the first: %w", failed, len(prompts), first)
 	}
 	return said, out.Sync()
-}
-
-// said reads the judgements of this judge. A line that a kill has cut is cut off.
-func (o *Judging) said(path string) (map[string]judgement, error) {
-	said := make(map[string]judgement)
-	in, err := regularfile.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return said, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	r := bufio.NewReader(in)
-	whole := int64(0)
-	for {
-		line, err := regularfile.Line(r, maxJSON)
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		var j judgement
-		if err := json.Unmarshal(line, &j); err != nil {
-			return nil, fmt.Errorf("%s: byte %d: %w", filepath.Base(path), whole, err)
-		}
-		whole += int64(len(line))
-		if j.Judge == o.Judge.Model {
-			said[j.Prompt] = j
-		}
-	}
-	return said, os.Truncate(path, whole)
 }
 
 // rate puts the ratings into a prediction, and returns how many are missing.

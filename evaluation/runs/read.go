@@ -15,8 +15,6 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/evaluation"
-	"glimpse/internal/regularfile"
-	"glimpse/jobs"
 )
 
 // Stored is the folder of a run as it was found, finished or not.
@@ -90,11 +88,7 @@ func (s *Stored) read(ctx context.Context, f *folder, answers, shards int) error
 	}
 	var results []*evaluation.Prediction
 	again := make(map[evaluation.SampleKey]bool)
-	work := f.work
-	if work == nil {
-		work = jobs.Open(f.store, objectstore.Join(f.key, workFolder), "")
-	}
-	err = work.Results(ctx, func(name string, text []byte) error {
+	err = f.work.Results(ctx, func(name string, text []byte) error {
 		if strings.HasPrefix(name, timesPrefix) {
 			var more []evaluation.Timing
 			if err := json.Unmarshal(text, &more); err == nil {
@@ -202,20 +196,3 @@ func (f *folder) readVersioned(ctx context.Context, name string, v any, schema *
 	}
 	return true, nil
 }
-
-// readFinished reads predictions that must be whole.
-func readFinished(path string) ([]*evaluation.Prediction, error) {
-	in, err := regularfile.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	all, _, damage, err := evaluation.ReadPredictions(in, nil)
-	if err = errors.Join(err, damage); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return all, nil
-}
-
-// maxJSON bounds a line of JSON in a file of a run.
-const maxJSON = 256 << 20

@@ -2,6 +2,8 @@ package runs
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -9,7 +11,9 @@ import (
 	"testing"
 
 	"glimpse/checkpoints/objectstore"
+	"glimpse/evaluation"
 	"glimpse/eviction"
+	"glimpse/internal/regularfile"
 )
 
 func open(t *testing.T, dir string) *Stored {
@@ -108,4 +112,18 @@ func TestJoin(t *testing.T) {
 	result := *two
 	result.Predictions = append(result.Predictions[1:2:2], &changed)
 	refuse(&result, "different results")
+}
+
+// readFinished reads predictions that must be whole.
+func readFinished(path string) ([]*evaluation.Prediction, error) {
+	in, err := regularfile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	all, _, damage, err := evaluation.ReadPredictions(in, nil)
+	if err = errors.Join(err, damage); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return all, nil
 }

@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -33,7 +32,6 @@ type Outcome struct {
 	Rows    []evaluation.Row
 	Failed  int // predictions that are errors
 	Samples int
-	First   string // the first of the errors
 	// Failures are the errors of the samples that failed, or under a policy, one of each.
 	Failures []error
 
@@ -59,7 +57,6 @@ func (j *Job) Run(ctx context.Context, log io.Writer) (*Outcome, error) {
 	if err := j.identify(ctx, log); err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
 	}
-	defer j.closeModel()
 	f, err := j.openFolder(ctx, log)
 	if err != nil {
 		return nil, fmt.Errorf("eval: %w", err)
@@ -93,7 +90,7 @@ func (j *Job) runFolder(ctx context.Context, plans []plan, f *folder, log io.Wri
 	switch {
 	case err != nil || len(out.Rows) > 0:
 	case out.Samples > 0:
-		err = fmt.Errorf("eval: none of %d samples could be measured: %s", out.Samples, out.First)
+		err = fmt.Errorf("eval: none of %d samples could be measured: %w", out.Samples, out.Failures[0])
 	default:
 		err = fmt.Errorf("eval: no sample: tasks %s have none", strings.Join(tasks, ", "))
 	}
@@ -105,7 +102,7 @@ func (j *Job) runFolder(ctx context.Context, plans []plan, f *folder, log io.Wri
 	}
 	if out != nil {
 		out.Prompts, out.Caches, out.Saved = results.Saved()
-		out.nameDevices(func(model string) string { return cmp.Or(f.about.deviceOf(model), j.devices[model]) })
+		f.about.nameDevices(out.Rows)
 	}
 	if err != nil {
 		return out, f.stopped(err)
@@ -156,6 +153,7 @@ func (j *Job) growToFolder(ctx context.Context) error {
 	if was, is := listing.Map(began.Models, name), listing.Map(j.Models, name); !slices.Equal(was, is) {
 		return fmt.Errorf("%s: the run was begun with models %q, want them and not %q; evict report joins runs of other models", f.file(ConfigFile), was, is)
 	}
+	j.Models = slices.Clone(j.Models) // which a copy of the job may have, too
 	for i, was := range began.Models {
 		is := &j.Models[i]
 		if is.Pattern != "" && is.Pattern != was.Pattern {
@@ -172,13 +170,6 @@ func (j *Job) growToFolder(ctx context.Context) error {
 	}
 	j.Budgets, j.began, j.added = listing.Union(began.Budgets, j.Budgets...), began, added
 	return nil
-}
-
-// nameDevices says in every row what its model computed on.
-func (o *Outcome) nameDevices(of func(model string) string) {
-	for i := range o.Rows {
-		o.Rows[i].Device = of(o.Rows[i].Model)
-	}
 }
 
 // sumUp makes the rows of predictions, which it sorts.
@@ -198,39 +189,9 @@ func sumUp(all []*evaluation.Prediction, timings []evaluation.Timing, models, ta
 			}
 		}
 	}
-	if len(out.Failures) > 0 {
-		out.First = out.Failures[0].Error()
-	}
 	var err error
 	out.Rows, err = evaluation.RowsOf(all, timings)
 	return out, err
-}
-
-// openModel opens a model with its policies. A job's only model stays open from shard to shard.
-func (j *Job) openModel(ctx context.Context, s Subject, plans []plan, log io.Writer) (*engine.Model, func(), error) {
-	if j.model != nil {
-		return j.model, func() {}, nil
-	}
-	o := j.options(s)
-	local, processes := collective.Beside(os.Getenv)
-	o.Device = kernels.DeviceOfRank(j.Device, local, processes)
-	o.Before = func(m *engine.Model) error { return j.checkMemory(ctx, m.Model, o, plans) }
-	m, err := engine.Open(ctx, o, log)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(j.Models) == 1 {
-		j.model = m
-		return m, func() {}, nil
-	}
-	return m, func() { m.Close() }, nil
-}
-
-func (j *Job) closeModel() {
-	if j.model != nil {
-		j.model.Close()
-		j.model = nil
-	}
 }
 
 // measured is what measureModel has come to.
@@ -242,11 +203,15 @@ type measured struct {
 
 // measureModel runs all tasks with one model.
 func (j *Job) measureModel(ctx context.Context, s Subject, plans []plan, results *evaluation.Results, f *folder, log io.Writer) (out measured, err error) {
-	m, done, err := j.openModel(ctx, s, plans, log)
+	open := j.options(s)
+	local, processes := collective.Beside(os.Getenv)
+	open.Device = kernels.DeviceOfRank(j.Device, local, processes)
+	open.Before = func(m *engine.Model) error { return j.checkMemory(ctx, m.Model, open, plans) }
+	m, err := engine.Open(ctx, open, log)
 	if err != nil {
 		return out, err
 	}
-	defer done()
+	defer m.Close()
 	out.model = m.Name
 	policies, leftOut, err := m.Policies(strings.Join(j.Policies, ","))
 	if err == nil {
@@ -265,12 +230,6 @@ func (j *Job) measureModel(ctx context.Context, s Subject, plans []plan, results
 	sampling.Seed = j.Seed
 	if err := f.describeRun(ctx, m, policies, log); err != nil {
 		return out, fmt.Errorf("eval: %w", err)
-	}
-	if j.devices == nil {
-		j.devices = make(map[string]string)
-	}
-	if j.devices[m.Name] = kernels.DeviceOf(m.Backend); f.about.model(m.Name) != nil {
-		j.devices[m.Name] = f.about.model(m.Name).Device
 	}
 	var work []evaluation.Work
 	var left []error // subtasks without data
@@ -304,7 +263,7 @@ func (j *Job) measureModel(ctx context.Context, s Subject, plans []plan, results
 	}
 	o := evaluation.Options{
 		Policies: policies, Budgets: j.Budgets, Sampling: sampling, Agreement: evaluation.Agreements(j.Agreement),
-		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Work: f.work, Free: shards > 0, Begin: func() error { return f.begin(ctx) },
+		Batch: j.Batch, Concurrency: j.Concurrent, Strict: j.Strict, Work: f.work, Free: shards > 0,
 	}
 	if f.path != "" {
 		o.Inspect = j.Inspect
@@ -312,7 +271,10 @@ func (j *Job) measureModel(ctx context.Context, s Subject, plans []plan, results
 	if only >= 0 {
 		o.Shard, o.Shards, total = only, shards, (total+shards-1)/shards
 	}
-	finished := f.retain(results, m.Name, work, evaluation.CellsOf(policies, j.Budgets), log)
+	finished, again := results.Retain(m.Name, work, evaluation.CellsOf(policies, j.Budgets))
+	if len(again) > 0 {
+		fmt.Fprintf(log, "%s: %d samples, the first %s: their lines are not those of the policies and budgets in their order: measured again\n", f.path, len(again), again[0])
+	}
 	bar := progress.New(log, "prompts", int64(max(0, total)))
 	if finished > 0 {
 		bar.Skip(int64(finished))
@@ -354,18 +316,14 @@ func (j *Job) shareTimes(ctx context.Context, m *engine.Model, work []evaluation
 	if out.whole = out.whole && s.Left() == 0 && !s.Over(); err != nil || !more {
 		return err
 	}
-	defer claim.Release()
 	if out.timings, err = j.time(ctx, m, work, policies, log); err != nil || claim == nil {
 		return err
 	}
 	text, err := json.Marshal(out.timings)
-	if err == nil {
-		err = f.begin(ctx)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = claim.Finish(ctx, text)
-	}
-	return err
+	return claim.Finish(ctx, text)
 }
 
 // time measures every task's first prompt, and tells before how long that takes.
@@ -444,5 +402,9 @@ func (f *folder) stopped(err error) error {
 	case !f.begun && len(f.old.Predictions) == 0:
 		return fmt.Errorf("stopped before a sample was measured: %w", err)
 	}
-	return signals.Resumable(fmt.Errorf("stopped; what was measured is in %s, and the same command with %s goes on: %w", f.path, f.again, err))
+	again := "--resume"
+	if f.whose.Files.Any() {
+		again += " --replace" // replaces the files of earlier measurements
+	}
+	return signals.Resumable(fmt.Errorf("stopped; what was measured is in %s, and the same command with %s goes on: %w", f.path, again, err))
 }

@@ -329,7 +329,7 @@ func TestSampleThatFails(t *testing.T) {
 	j.Tasks = []Task{{Task: "failing"}}
 	j.Budgets = []eviction.Budget{eviction.Pairs(8)}
 	out, err := j.Run(context.Background(), io.Discard)
-	if err != nil || out.Failed != 1 || !strings.Contains(out.First, "row 7") {
+	if err != nil || out.Failed != 1 || !strings.Contains(out.Failures[0].Error(), "row 7") {
 		t.Fatalf("%+v, %v: want one failure that names the row", out, err)
 	}
 	for _, r := range out.Rows {

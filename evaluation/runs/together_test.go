@@ -77,13 +77,13 @@ func TestTogetherIsTheRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want.Failed != 1 || !strings.Contains(want.First, "sample bad") {
-		t.Fatalf("%d predictions failed, %s: want that of the bad sample", want.Failed, want.First)
+	if want.Failed != 1 || !strings.Contains(want.Failures[0].Error(), "sample bad") {
+		t.Fatalf("%d predictions failed, %s: want that of the bad sample", want.Failed, want.Failures)
 	}
 	on := func(out string, change func(j *Job)) func() *Job {
 		return func() *Job {
 			j := *first
-			j.Out, j.Resume, j.model = out, true, nil
+			j.Out, j.Resume = out, true
 			if change != nil {
 				change(&j)
 			}
@@ -94,7 +94,7 @@ func TestTogetherIsTheRun(t *testing.T) {
 		out := t.TempDir()
 		got, err := together(t.Context(), n, on(out, func(j *Job) { j.Resume, j.Shards = shards == 0, shards }))
 		what := fmt.Sprintf("%d processes, %d shards", n, shards)
-		if err != nil || got.Samples != want.Samples || got.Failed != want.Failed || got.First != want.First {
+		if err != nil || got.Samples != want.Samples || got.Failed != want.Failed || fmt.Sprint(got.Failures) != fmt.Sprint(want.Failures) {
 			t.Fatalf("%s: %v: %+v, want %+v", what, err, got, want)
 		}
 		sameFiles(t, what, out, whole)
@@ -151,7 +151,7 @@ func TestStoppedTogether(t *testing.T) {
 	}
 	job := func() *Job {
 		j := *first
-		j.Out, j.Resume, j.model = dir, true, nil
+		j.Out, j.Resume = dir, true
 		return &j
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -308,7 +308,7 @@ func TestPerplexity(t *testing.T) {
 		}
 	}
 	const budget = 16
-	pair := float64(kvcache.New(m).PairBytes() * int64(m.Config.Layers*m.Config.KVHeads))
+	pair := float64(kvcache.New(m).LayerPairBytes(0) * int64(m.Config.Layers*m.Config.KVHeads))
 	for _, r := range measure(t, folder, "perplexity", "full,snapkv,streamingllm,h2o,quest,rocketkv", "16", set) {
 		held, most := r.Measures["most_held_bytes"]/pair, map[string]float64{"snapkv": budget + stride + 16, "streamingllm": 2 * budget, "h2o": 2 * budget}[r.Policy]
 		if most > 0 && held > most {

@@ -38,7 +38,6 @@ func TestCUDAScratch(t *testing.T) {
 				if !half && work > 0 {
 					continue // the same again
 				}
-				counted := memcount.New(d.B)
 				calls := func(d kernelstest.Device) map[string]func() {
 					rng := rand.New(rand.NewPCG(5, 6))
 					a := kernelstest.Halved(d, s.Attend(d, rng), half)
@@ -55,9 +54,10 @@ func TestCUDAScratch(t *testing.T) {
 					}
 					return calls
 				}
-				forecasts := calls(kernelstest.Device{B: counted})
 				for op, run := range calls(d) {
-					before := countedTemporary(counted, forecasts[op])
+					counted := memcount.New(d.B)
+					calls(kernelstest.Device{B: counted})[op]()
+					before := counted.Temporary()
 					if got := cuda.Temporary(d.B, run); got > before || float64(got) < 0.9*float64(before)-2000 {
 						t.Errorf("%s, bf16 %v, work %d: %s takes %d bytes, %d were foretold", s.Name, half, work, op, got, before)
 					}
@@ -90,7 +90,6 @@ func TestCUDAScratchOfProducts(t *testing.T) {
 					continue // the same again
 				}
 				for _, rows := range types[:2] {
-					counted := memcount.New(d.B)
 					calls := func(d kernelstest.Device, w *kernels.Tensor) map[string]func() {
 						y, x, c, a := d.Garbage(m, n), d.B.Alloc(rows, m, k), d.Garbage(m, k), d.B.Alloc(rows, m, n)
 						d.B.Fill(x, 1)
@@ -107,9 +106,10 @@ func TestCUDAScratchOfProducts(t *testing.T) {
 					} else {
 						weight = d.Weight(rng, of, n, k)
 					}
-					forecasts := calls(kernelstest.Device{B: counted}, counted.Alloc(of, n, k))
 					for op, run := range calls(d, weight) {
-						before := countedTemporary(counted, forecasts[op])
+						counted := memcount.New(d.B)
+						calls(kernelstest.Device{B: counted}, counted.Alloc(of, n, k))[op]()
+						before := counted.Temporary()
 						if got := cuda.Temporary(d.B, run); got > before || float64(got) < 0.9*float64(before)-2000 {
 							t.Errorf("%v: %s of %v rows and %v weights, work %d: takes %d bytes, %d were foretold", s, op, rows, of, work, got, before)
 						}
@@ -119,11 +119,4 @@ func TestCUDAScratchOfProducts(t *testing.T) {
 		}
 		restore()
 	}
-}
-
-// countedTemporary is the temporary memory that d foretells for f.
-func countedTemporary(d *memcount.Counter, f func()) int64 {
-	d.ResetTemporary()
-	f()
-	return d.Temporary()
 }

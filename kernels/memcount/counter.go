@@ -109,13 +109,6 @@ func (d *Counter) Temporary() int64 {
 	return d.temporary
 }
 
-// ResetTemporary lets Temporary begin again.
-func (d *Counter) ResetTemporary() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.temporary = 0
-}
-
 // SeekPeaks starts and stops looking for peaks, whose garbage collections take most of the
 // time: none are there where nothing dies, and some callers read the size of arenas alone.
 func (d *Counter) SeekPeaks(on bool) {

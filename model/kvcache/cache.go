@@ -243,11 +243,8 @@ func (c *Cache) Seen(layer, head int, pos int32, window int) int {
 	return len(p) - FirstSeen(p, pos, window)
 }
 
-// PairBytes is the memory of one entry of one head of KVHeads: a key and a value. Those in groups that are among the newest take
-// more.
-func (c *Cache) PairBytes() int64 { return 2 * int64(c.dtype.Bytes(c.kv.Dim)) }
-
-// LayerPairBytes is PairBytes of a layer.
+// LayerPairBytes is the memory of one entry of one head of a layer: a key and a value. Those in groups that are among the newest
+// take more.
 func (c *Cache) LayerPairBytes(layer int) int64 { return c.pairs(layer).pairBytes() }
 
 // NewestBytes is the memory of the newest n entries of a head, without spare room.

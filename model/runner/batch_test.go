@@ -87,7 +87,7 @@ func TestBatchIsGenerate(t *testing.T) {
 	m := modeltest.Llama{Seed: 3}.Open(t, "reference64")
 	plain := func() []int32 {
 		r, cache, logits := start(t, m, modeltest.Tokens(m, 20, 20))
-		out, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{MaxNew: 12, IgnoreEnd: true})
+		out, _, err := r.Continue(background, cache, runner.HostLogits(logits), runner.GenerateOptions{MaxNew: 12, IgnoreEnd: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestBatchIsGenerate(t *testing.T) {
 		name := fmt.Sprintf("settings %d", i)
 		var alone result
 		r, cache, logits := start(t, m, modeltest.Tokens(m, 20, 20))
-		want, ended, err := r.Generate(background, cache, logits, watch(opt(), &alone))
+		want, ended, err := r.Continue(background, cache, runner.HostLogits(logits), watch(opt(), &alone))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func TestBatchObserves(t *testing.T) {
 	for i := range got {
 		var want seen
 		r, cache, logits := start(t, m, modeltest.Tokens(m, uint64(i), 14+i))
-		tokens, _, err := r.Generate(background, cache, logits, options(captures[i/2], i%2 == 1, &want))
+		tokens, _, err := r.Continue(background, cache, runner.HostLogits(logits), options(captures[i/2], i%2 == 1, &want))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,8 +35,8 @@ func TestHalfCaches(t *testing.T) {
 			t.Fatalf("%s: the cache is %s", device, cache.DType())
 		}
 		_, wide, wideLogits := start(t, shape.Open(t, device), prompt)
-		if cache.Bytes() != int64(45*2*2*2*8*2) || cache.Bytes()*int64(m.Backend.Compute().Size()) != 2*wide.Bytes() || cache.PairBytes() != 32 {
-			t.Errorf("%s: %d bytes, %d a pair; in %s %d", device, cache.Bytes(), cache.PairBytes(), m.Backend.Compute(), wide.Bytes())
+		if cache.Bytes() != int64(45*2*2*2*8*2) || cache.Bytes()*int64(m.Backend.Compute().Size()) != 2*wide.Bytes() || cache.LayerPairBytes(0) != 32 {
+			t.Errorf("%s: %d bytes, %d a pair; in %s %d", device, cache.Bytes(), cache.LayerPairBytes(0), m.Backend.Compute(), wide.Bytes())
 		}
 		// Numbers near the middle between two of bf16 may be rounded either way; tensor
 		// cores round queries and probabilities besides.
@@ -81,7 +81,7 @@ func TestHalfCaches(t *testing.T) {
 		if _, err := r.Step(background, cache, 5, runner.Capture{}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if got, _, err := r.Generate(background, kept, logits, runner.GenerateOptions{MaxNew: 5, IgnoreEnd: true}); err != nil || len(got) != 5 {
+		if got, _, err := r.Continue(background, kept, runner.HostLogits(logits), runner.GenerateOptions{MaxNew: 5, IgnoreEnd: true}); err != nil || len(got) != 5 {
 			t.Errorf("%s: response %v, %v", device, got, err)
 		}
 	}
@@ -112,8 +112,8 @@ func TestCachesOfBlocks(t *testing.T) {
 		_, _, wantLogits := start(t, exact, prompt)
 		r, cache, logits := start(t, m, prompt)
 		_, wide, _ := start(t, shape.Open(t, "cpu"), prompt)
-		if want := int64(45 * 2 * 2 * 2 * 2 * f.Bytes); cache.Bytes() != want || cache.PairBytes() != int64(4*f.Bytes) {
-			t.Errorf("%s: %d bytes, %d a pair, want %d", f.Name, cache.Bytes(), cache.PairBytes(), want)
+		if want := int64(45 * 2 * 2 * 2 * 2 * f.Bytes); cache.Bytes() != want || cache.LayerPairBytes(0) != int64(4*f.Bytes) {
+			t.Errorf("%s: %d bytes, %d a pair, want %d", f.Name, cache.Bytes(), cache.LayerPairBytes(0), want)
 		}
 		compare.Close(t, f.Name+": logits", logits, wantLogits, 3e-2, compare.Floor(1))
 		row, block := make([]float32, 64), make([]byte, 2*f.Bytes)
@@ -134,7 +134,7 @@ func TestCachesOfBlocks(t *testing.T) {
 		if got := cache.View(1)[1].K.Rows(4, 5).Memory(); string(got) != string(before) {
 			t.Errorf("%s: kept % x, want % x", f.Name, got, before)
 		}
-		if got, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{MaxNew: 5, IgnoreEnd: true}); err != nil || len(got) != 5 {
+		if got, _, err := r.Continue(background, cache, runner.HostLogits(logits), runner.GenerateOptions{MaxNew: 5, IgnoreEnd: true}); err != nil || len(got) != 5 {
 			t.Errorf("%s: response %v, %v", f.Name, got, err)
 		}
 	}
@@ -222,14 +222,14 @@ func TestCachesOfGroups(t *testing.T) {
 		t.Errorf("a fork has %d bytes", fork.Bytes())
 	}
 	at := cache.Next()
-	tokens, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{MaxNew: 70, IgnoreEnd: true})
+	tokens, _, err := r.Continue(background, cache, runner.HostLogits(logits), runner.GenerateOptions{MaxNew: 70, IgnoreEnd: true})
 	if err != nil || len(tokens) != 70 {
 		t.Fatalf("response %v, %v", tokens, err)
 	}
 	if err := cache.Truncate(at + 5); err != nil || cache.Entries(1, 1) != 154 {
 		t.Errorf("%d entries after truncation, %v", cache.Entries(1, 1), err)
 	}
-	if more, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{MaxNew: 40, IgnoreEnd: true}); err != nil || len(more) != 40 {
+	if more, _, err := r.Continue(background, cache, runner.HostLogits(logits), runner.GenerateOptions{MaxNew: 40, IgnoreEnd: true}); err != nil || len(more) != 40 {
 		t.Errorf("response %v, %v", more, err)
 	}
 	if x := kvcache.NewPrefixCache(m, 1<<20).Match(kvcache.New(m), "", prompt, n); x.Len() != 0 {

@@ -174,7 +174,7 @@ func TestCUDAGeneratesTheSame(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		response, _, err := r.Generate(background, cache, l, runner.GenerateOptions{MaxNew: 9, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1, Seed: 4}})
+		response, _, err := r.Continue(background, cache, runner.HostLogits(l), runner.GenerateOptions{MaxNew: 9, IgnoreEnd: true, Sampling: model.Sampling{Temperature: 1, Seed: 4}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,17 +50,12 @@ type GenerateOptions struct {
 // ErrStop is what OnToken returns to end a response after its token, without an error.
 var ErrStop = errors.New("the response is to stop")
 
-// Generate decodes a response from the logits of the prompt's last token. It
+// Continue decodes a response from the logits of the prompt's last token. It
 // returns the tokens without the end token; ended tells whether there was one.
 // The last token returned is not in the cache.
 //
 // On a model that only counts memory (see [model.Model.Counted]) the response is as long as it may get.
 // Its first two steps run. The others only take memory, as far as heads have grown in these.
-func (r *Runner) Generate(ctx context.Context, cache *kvcache.Cache, logits []float32, opt GenerateOptions) (tokens []int32, ended bool, err error) {
-	return r.Continue(ctx, cache, HostLogits(logits), opt)
-}
-
-// Continue is Generate with logits that may lie on a device: a batch of one.
 func (r *Runner) Continue(ctx context.Context, cache *kvcache.Cache, logits *Logits, opt GenerateOptions) (tokens []int32, ended bool, err error) {
 	b, err := r.NewBatch(1)
 	if err != nil {

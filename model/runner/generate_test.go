@@ -42,7 +42,7 @@ func TestGreedyIsRepeatedPrefill(t *testing.T) {
 		m := modeltest.Llama{Seed: 3}.Open(t, device)
 		prompt := modeltest.Tokens(m, 1, 20)
 		r, cache, logits := start(t, m, prompt)
-		got, ended, err := r.Generate(background, cache, logits, runner.GenerateOptions{MaxNew: 30, IgnoreEnd: true})
+		got, ended, err := r.Continue(background, cache, runner.HostLogits(logits), runner.GenerateOptions{MaxNew: 30, IgnoreEnd: true})
 		if err != nil || ended || len(got) != 30 {
 			t.Fatalf("%s: %d tokens, ended %v, %v", device, len(got), ended, err)
 		}
@@ -65,7 +65,7 @@ func TestGenerateStops(t *testing.T) {
 	prompt := modeltest.Tokens(m, 1, 20)
 	generate := func(opt runner.GenerateOptions) ([]int32, bool, *kvcache.Cache, error) {
 		r, cache, logits := start(t, m, prompt)
-		out, ended, err := r.Generate(background, cache, logits, opt)
+		out, ended, err := r.Continue(background, cache, runner.HostLogits(logits), opt)
 		return out, ended, cache, err
 	}
 	plain, _, _, err := generate(runner.GenerateOptions{MaxNew: 12, IgnoreEnd: true})
@@ -152,7 +152,7 @@ func TestGenerateStops(t *testing.T) {
 		r, cache, logits := start(t, m, prompt)
 		ctx, cancel := context.WithCancel(background)
 		n := 0
-		got, ended, err := r.Generate(ctx, cache, logits, runner.GenerateOptions{MaxNew: 12, IgnoreEnd: true, OnToken: func(int32) error {
+		got, ended, err := r.Continue(ctx, cache, runner.HostLogits(logits), runner.GenerateOptions{MaxNew: 12, IgnoreEnd: true, OnToken: func(int32) error {
 			if n++; n == 3 {
 				cancel()
 			}
@@ -188,7 +188,7 @@ func TestGenerateAtTheContextLimit(t *testing.T) {
 	prompt := modeltest.Tokens(m, 1, 20)
 	for maxNew, want := range map[int]int{5: 5, 6: 5, 100: 5} { // 4 tokens are run, the last is not
 		r, cache, logits := start(t, m, prompt)
-		got, ended, err := r.Generate(background, cache, logits, runner.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true})
+		got, ended, err := r.Continue(background, cache, runner.HostLogits(logits), runner.GenerateOptions{MaxNew: maxNew, IgnoreEnd: true})
 		if len(got) != want || ended || errors.Is(err, model.ErrContext) != (maxNew > 5) || cache.Next() != 24 {
 			t.Errorf("MaxNew %d: %d tokens, cache at %d, %v", maxNew, len(got), cache.Next(), err)
 		}

@@ -241,7 +241,7 @@ func compareGolden(t *testing.T, m *model.Model, p modeltest.GoldenPrompt, also 
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, _, err := r.Generate(ctx, cache, last, runner.GenerateOptions{MaxNew: len(p.Greedy), IgnoreEnd: true})
+	tokens, _, err := r.Continue(ctx, cache, runner.HostLogits(last), runner.GenerateOptions{MaxNew: len(p.Greedy), IgnoreEnd: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func TestForcedResponses(t *testing.T) {
 		r, cache, logits := start(t, m, prompt)
 		var got, want []float64
 		opt := runner.GenerateOptions{MaxNew: 3, Stop: []int32{response[2]}, Forced: response, OnLogProb: func(_ int32, p float64, _ []runner.LogProb) { got = append(got, p) }}
-		tokens, ended, err := r.Generate(background, cache, logits, opt)
+		tokens, ended, err := r.Continue(background, cache, runner.HostLogits(logits), opt)
 		if err != nil || ended || !slices.Equal(tokens, response) {
 			t.Fatalf("%s: %v, ended %v, %v", device, tokens, ended, err)
 		}
@@ -59,7 +59,7 @@ func TestLogProbsOfAGeneration(t *testing.T) {
 		var drawn, forced []float64
 		r, cache, logits := start(t, m, prompt)
 		sampling := model.Sampling{Temperature: 2, TopK: 5, Seed: 1, Processors: model.Processors{RepetitionPenalty: 1.5}}
-		tokens, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{
+		tokens, _, err := r.Continue(background, cache, runner.HostLogits(logits), runner.GenerateOptions{
 			MaxNew: 12, IgnoreEnd: true, Sampling: sampling, Prompt: prompt,
 			OnLogProb: func(id int32, p float64, _ []runner.LogProb) { drawn = append(drawn, p) },
 		})
@@ -67,7 +67,7 @@ func TestLogProbsOfAGeneration(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, cache, logits = start(t, m, prompt)
-		if _, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{Forced: tokens, OnLogProb: func(_ int32, p float64, _ []runner.LogProb) { forced = append(forced, p) }}); err != nil {
+		if _, _, err := r.Continue(background, cache, runner.HostLogits(logits), runner.GenerateOptions{Forced: tokens, OnLogProb: func(_ int32, p float64, _ []runner.LogProb) { forced = append(forced, p) }}); err != nil {
 			t.Fatal(err)
 		}
 		if len(drawn) != 12 || !slices.Equal(drawn, forced) {
@@ -118,7 +118,7 @@ func TestForcedResponsesAreChecked(t *testing.T) {
 	} {
 		r, cache, logits := start(t, m, modeltest.Tokens(m, 1, 20))
 		told := 0
-		out, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{Forced: c.forced, OnLogProb: func(int32, float64, []runner.LogProb) { told++ }})
+		out, _, err := r.Continue(background, cache, runner.HostLogits(logits), runner.GenerateOptions{Forced: c.forced, OnLogProb: func(int32, float64, []runner.LogProb) { told++ }})
 		if (err != nil) != c.fails || c.is != nil && !errors.Is(err, c.is) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -135,7 +135,7 @@ func TestLogProbsThatAreNotFinite(t *testing.T) {
 		r, cache, logits := start(t, m, modeltest.Tokens(m, 1, 20))
 		m.Backend.Fill(cache.View(1)[0].K.Rows(1, 2), math.NaN())
 		var got []float64
-		_, _, err := r.Generate(background, cache, logits, runner.GenerateOptions{Forced: []int32{1, 2, 3}, OnLogProb: func(_ int32, p float64, _ []runner.LogProb) { got = append(got, p) }})
+		_, _, err := r.Continue(background, cache, runner.HostLogits(logits), runner.GenerateOptions{Forced: []int32{1, 2, 3}, OnLogProb: func(_ int32, p float64, _ []runner.LogProb) { got = append(got, p) }})
 		if !errors.Is(err, model.ErrNonFinite) || len(got) != 1 {
 			t.Errorf("%s: %v, %v, want the first token's and an error", device, got, err)
 		}
@@ -149,7 +149,7 @@ func TestStopTokens(t *testing.T) {
 	generate := func(opt runner.GenerateOptions) ([]int32, bool, *kvcache.Cache, error) {
 		r, cache, logits := start(t, m, prompt)
 		opt.MaxNew = 12
-		out, ended, err := r.Generate(background, cache, logits, opt)
+		out, ended, err := r.Continue(background, cache, runner.HostLogits(logits), opt)
 		return out, ended, cache, err
 	}
 	plain, _, _, err := generate(runner.GenerateOptions{IgnoreEnd: true})

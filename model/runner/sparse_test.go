@@ -187,8 +187,8 @@ func TestPairsAndWindows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := cache.PairBytes()*10*4, kept.Bytes(); got != want {
-			t.Errorf("%s: 40 pairs of %d bytes, the cache holds %d", device, cache.PairBytes(), want)
+		if got, want := cache.LayerPairBytes(0)*10*4, kept.Bytes(); got != want {
+			t.Errorf("%s: 40 pairs of %d bytes, the cache holds %d", device, cache.LayerPairBytes(0), want)
 		}
 		for window, want := range map[int]int{0: 10, 1: 1, 4: 4, 10: 10, 50: 10} {
 			if got := cache.Seen(0, 1, 9, window); got != want {

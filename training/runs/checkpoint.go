@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,10 +39,10 @@ type checkpointer struct {
 // that is asked for.
 func (s *Spec) openCheckpoint(ctx context.Context, t *training.Trainer, hash string, log io.Writer) (*checkpointer, error) {
 	k := &checkpointer{path: s.Checkpoint, every: s.CheckpointEvery, hash: hash, log: log, writes: s.Writes()}
-	if err := jobs.First(
-		jobs.Check{Bad: s.Checkpoint == "" && s.Resume, Err: errors.New("train: --resume needs --checkpoint")},
-		jobs.Check{Bad: s.Checkpoint == "" && s.Upload != "", Err: errors.New("train: --upload needs --checkpoint")},
-		jobs.Check{Bad: s.CheckpointEvery < 1, Err: fmt.Errorf("train: --checkpoint-every: got %d, want at least 1", s.CheckpointEvery)},
+	if err := cmp.Or(
+		jobs.Refuse(s.Checkpoint == "" && s.Resume, "train: --resume needs --checkpoint"),
+		jobs.Refuse(s.Checkpoint == "" && s.Upload != "", "train: --upload needs --checkpoint"),
+		jobs.Refuse(s.CheckpointEvery < 1, "train: --checkpoint-every: got %d, want at least 1", s.CheckpointEvery),
 	); err != nil {
 		return nil, err
 	}
@@ -51,28 +52,34 @@ func (s *Spec) openCheckpoint(ctx context.Context, t *training.Trainer, hash str
 	if err := k.lock(); err != nil {
 		return nil, err
 	}
-	if err := s.resumeFrom(ctx, k, t); err != nil {
+	err := s.resumeFrom(ctx, k, t)
+	if err == nil && s.Upload != "" {
+		err = k.openUpload(ctx, s)
+	}
+	if err != nil {
 		k.unlock()
 		return nil, err
 	}
-	if s.Upload != "" {
-		store, folder, err := objectstore.Open(ctx, s.Upload, s.S3)
-		if err == nil {
-			_, err = store.List(ctx, folder) // a wrong name or key is known now, not in an hour
-		}
-		if err != nil {
-			k.unlock()
-			return nil, fmt.Errorf("train: --upload: %w", err)
-		}
-		k.upload = objectstore.NewBackups(store, folder, func(step int, err error) {
-			if err != nil {
-				fmt.Fprintf(log, "the checkpoint of step %d was not uploaded: %v\n", step, err)
-			} else {
-				fmt.Fprintf(log, "the checkpoint of step %d is in %s\n", step, s.Upload)
-			}
-		})
-	}
 	return k, nil
+}
+
+// openUpload opens where copies of the checkpoints go.
+func (k *checkpointer) openUpload(ctx context.Context, s *Spec) error {
+	store, folder, err := objectstore.Open(ctx, s.Upload, s.S3)
+	if err == nil {
+		_, err = store.List(ctx, folder) // a wrong name or key is known now, not in an hour
+	}
+	if err != nil {
+		return fmt.Errorf("train: --upload: %w", err)
+	}
+	k.upload = objectstore.NewBackups(store, folder, func(step int, err error) {
+		if err != nil {
+			fmt.Fprintf(k.log, "the checkpoint of step %d was not uploaded: %v\n", step, err)
+		} else {
+			fmt.Fprintf(k.log, "the checkpoint of step %d is in %s\n", step, s.Upload)
+		}
+	})
+	return nil
 }
 
 // lock keeps a second run from the checkpoint, and removes what a killed one left of

@@ -12,7 +12,8 @@ import (
 	"glimpse/checkpoints/objectstore"
 	"glimpse/internal/bytesize"
 	"glimpse/internal/collective"
-	"glimpse/internal/yamlconfig"
+	"glimpse/internal/outputs"
+	"glimpse/jobs"
 	"glimpse/model"
 	"glimpse/training"
 )
@@ -224,48 +225,37 @@ type Overrides interface {
 // Read takes a configuration file over the defaults, and what the command line says over
 // both.
 func (s *Spec) Read(path string, flags Overrides) error {
-	data, err := yamlconfig.Read(path)
-	if err != nil {
-		return err
-	}
-	// The preset is the ground for everything else, so it is found first.
-	first := *s
-	if err := yamlconfig.Decode(path, data, s.Sets, &first); err != nil {
-		return err
-	}
-	preset := first.Preset
-	if flags.Given("preset") {
-		preset = s.Preset
-	}
-	if preset != "" {
-		if err := s.usePreset(preset); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-	}
 	const absent = math.MinInt
-	epochs, steps := s.Epochs, s.Train.Steps
-	s.Epochs, s.Train.Steps = 0, absent
-	if err := yamlconfig.Decode(path, data, s.Sets, s); err != nil {
-		return err
-	}
-	if s.Train.Steps == absent {
-		s.Train.Steps = steps
-		if s.Epochs == 0 {
-			s.Epochs = epochs
+	var preset string
+	var epochs, steps int
+	return jobs.Read(path, s.Sets, s, new(outputs.Files), func(said *Spec) error {
+		if preset = said.Preset; flags.Given("preset") {
+			preset = s.Preset
 		}
-	}
-	if preset != "" {
-		s.Preset = preset
-	}
-	if len(s.Train.Adapters) > 0 && len(s.Adapters) > 0 {
-		return fmt.Errorf("%s: adapters and train.adapters: got both, want one of them", path)
-	}
-	if len(s.Adapters) == 0 {
-		s.Adapters = s.Train.Adapters
-	}
-	s.Train.Adapters = nil
-	s.presetAdapter()
-	return s.override(flags)
+		if preset != "" {
+			if err := s.usePreset(preset); err != nil {
+				return err
+			}
+		}
+		epochs, steps = s.Epochs, s.Train.Steps
+		s.Epochs, s.Train.Steps = 0, absent
+		return nil
+	}, func() error {
+		if s.Train.Steps == absent {
+			s.Train.Steps = steps
+			s.Epochs = cmp.Or(s.Epochs, epochs)
+		}
+		s.Preset = cmp.Or(preset, s.Preset)
+		if len(s.Train.Adapters) > 0 && len(s.Adapters) > 0 {
+			return fmt.Errorf("%s: adapters and train.adapters: got both, want one of them", path)
+		}
+		if len(s.Adapters) == 0 {
+			s.Adapters = s.Train.Adapters
+		}
+		s.Train.Adapters = nil
+		s.presetAdapter()
+		return s.override(flags)
+	})
 }
 
 // override repeats the command line. Steps that it names stand instead of epochs.

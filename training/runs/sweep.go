@@ -49,11 +49,11 @@ func (s *Spec) grid() ([]Adapter, error) {
 	if g == nil {
 		return nil, errors.New("sweep: missing, want a mapping of rows, modules and learning_rate")
 	}
-	if err := jobs.First(
-		jobs.Check{Bad: len(s.Adapters) != 1, Err: fmt.Errorf("sweep: got %d adapters, want one that the grid varies", len(s.Adapters))},
-		jobs.Check{Bad: s.RunDir == "", Err: errors.New("sweep: run is missing, want a folder for the adapters and the table")},
-		jobs.Check{Bad: s.Train.Validation.Samples == 0, Err: errors.New("sweep: validation of 0 samples, want some to compare the adapters on")},
-		jobs.Check{Bad: g.PerPass < 0, Err: fmt.Errorf("sweep: per_pass: got %d, want at least 1", g.PerPass)},
+	if err := cmp.Or(
+		jobs.Refuse(len(s.Adapters) != 1, "sweep: got %d adapters, want one that the grid varies", len(s.Adapters)),
+		jobs.Refuse(s.RunDir == "", "sweep: run is missing, want a folder for the adapters and the table"),
+		jobs.Refuse(s.Train.Validation.Samples == 0, "sweep: validation of 0 samples, want some to compare the adapters on"),
+		jobs.Refuse(g.PerPass < 0, "sweep: per_pass: got %d, want at least 1", g.PerPass),
 	); err != nil {
 		return nil, err
 	}

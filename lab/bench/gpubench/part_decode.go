@@ -53,14 +53,14 @@ func init() {
 			if err != nil {
 				return err
 			}
-			row.Bytes = readWeights(m) + int64(entries+steps*(b.repeats+1)/2)*cache.PairBytes()*int64(cache.Layers()*cache.KVHeads())
+			row.Bytes = readWeights(m) + int64(entries+steps*(b.repeats+1)/2)*cache.LayerPairBytes(0)*int64(cache.Layers()*cache.KVHeads())
 			logits := make([]float32, m.Config.Vocab)
 			// By the wall clock: a user waits for the host, too.
 			var rates []float64
 			for i := range b.repeats + 1 {
 				b.settle()
 				start := time.Now()
-				if _, _, err := r.Generate(ctx, cache, logits, runner.GenerateOptions{MaxNew: steps + 1, IgnoreEnd: true}); err != nil {
+				if _, _, err := r.Continue(ctx, cache, runner.HostLogits(logits), runner.GenerateOptions{MaxNew: steps + 1, IgnoreEnd: true}); err != nil {
 					return err
 				}
 				if i > 0 {

@@ -185,7 +185,7 @@ func answers(m *model.Model, p peer, path string) error {
 		if err != nil {
 			return err
 		}
-		ours, _, err := r.Generate(context.Background(), cache, logits, runner.GenerateOptions{MaxNew: most})
+		ours, _, err := r.Continue(context.Background(), cache, runner.HostLogits(logits), runner.GenerateOptions{MaxNew: most})
 		if err != nil {
 			return err
 		}
