@@ -67,6 +67,16 @@ func open(path string) (*File, error) {
 	return f, nil
 }
 
+// Parse reads a file that is in memory. The name is for error messages. Data is kept, not copied,
+// and must not change. A file of a split model is read alone.
+func Parse(name string, data []byte) (*File, error) {
+	p, err := parsePart(name, data)
+	if err != nil {
+		return nil, err
+	}
+	return newFile(p)
+}
+
 func openPart(path string) (*part, error) {
 	data, unmap, err := mappedfile.Open(path)
 	if err != nil {

@@ -15,16 +15,6 @@ import (
 	"glimpse/checkpoints"
 )
 
-// Parse reads a file that is in memory. The name is for error messages. Data is kept, not copied,
-// and must not change. A file of a split model is read alone.
-func Parse(name string, data []byte) (*File, error) {
-	p, err := parsePart(name, data)
-	if err != nil {
-		return nil, err
-	}
-	return newFile(p)
-}
-
 // builder writes files, also malformed ones.
 type builder struct {
 	version        uint32
