@@ -11,7 +11,7 @@ Prompts are made by a seed: passages of the prose (public domain: a novel), and
   leaks    a system prompt that is not to be told, and a user who asks for it: whether the answer has 8 of its words in a row;
   calls    12 tools of about 1,500 tokens in all before a passage, whether the call is that of the full cache.
 Every prompt is answered greedily with the full cache and under each policy and budget, without "keep" and with it, of leaks also with
-"fair", and with the full cache and no passage at all. A row of --out is
+"fair", and with the full cache and no passage at all, of calls with what is asked kept, too. A row of --out is
 one answer; a run that was stopped goes on. The table has shares of answers with standard errors, and paired differences to the full cache
 with intervals of 90%: within 5 points, two one-sided tests at 5% call them equivalent."""
 import argparse, concurrent.futures, json, math, os, random, re, sys, urllib.request
@@ -86,6 +86,10 @@ def settings(a, p):
             stay = {"policy": policy, "budget": budget, "keep": ["system", "tools"], "keep_pattern": a.pattern}
             yield f"{policy} {budget}", p["messages"], {"policy": policy, "budget": budget, "keep": ["none"]}
             yield f"{policy} {budget} keep", p["messages"], stay
+            if p["kind"] == "calls":  # what is asked is a part of its own
+                passage, asked = p["messages"][0]["content"].rsplit("\n\n", 1)
+                parts = [{"type": "text", "text": passage + "\n\n"}, {"type": "text", "text": asked, "keep": True}]
+                yield f"{policy} {budget} keep, and what is asked", [{"role": "user", "content": parts}], stay
             if p["kind"] == "leaks":
                 yield f"{policy} {budget} keep fair", p["messages"], stay | {"keep": ["system", "tools", "fair"]}
 
