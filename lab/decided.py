@@ -68,6 +68,8 @@ def main():
         print(f"| {policy} | {sum(nll[policy][q] for q in queries) / len(queries):.3f} | {100 * sum(s) / max(1, len(s)):.1f} |")
     rows = []
     for number, a, b in CLAIMS:
+        if a not in nll or b not in nll:
+            continue
         d = [sum(nll[a][q] - nll[b][q] for q in of) / len(of) for of in meetings.values()]
         n, mean = len(d), sum(d) / len(d)
         error = math.sqrt(sum((x - mean) ** 2 for x in d) / (n - 1) / n)
