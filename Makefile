@@ -18,7 +18,7 @@ build:
 build-gpu:
 	./scripts/setup.sh
 	@mkdir -p out
-	. ./scripts/gpu_env.sh && go build -tags gpu -o bin/ ./cmd/...
+	@bash -euo pipefail -c 'source scripts/gpu_env.sh && go build -tags gpu -o bin/ ./cmd/...'
 
 # The CUDA kernels, anew (nvcc is fetched where it is missing).
 kernels:

@@ -84,6 +84,16 @@ build_programs() {
   go build -v -o bin/ ./cmd/... 2>&1 | counted "packages compiled" "$packages" >&2
 }
 
+# compilers installs those of C and C++ where they are missing.
+compilers() {
+  if command -v g++ >/dev/null && command -v make >/dev/null; then return; fi
+  command -v apt-get >/dev/null || die "g++ and make are missing and there is no apt-get to install them with"
+  local as_root=()
+  [ "$(id -u)" = 0 ] || as_root=(sudo)
+  "${as_root[@]}" apt-get update -q
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends g++ make libc6-dev
+}
+
 # replace_section puts standard input between the lines "<!-- NAME -->" and
 # "<!-- end of NAME -->" of a file.
 replace_section() { # FILE NAME
