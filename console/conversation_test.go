@@ -134,6 +134,16 @@ func TestKeep(t *testing.T) {
 	if !strings.Contains(info.String(), "tokens stay") || !strings.Contains(info.String(), "Kept: last.") {
 		t.Errorf("got %q, want what stays", info)
 	}
+	for _, o := range []Options{{Keep: engine.KeepRules{System: true}, Context: new(eviction.Context)}, {Keep: engine.KeepRules{Fair: true}}} {
+		p, err := c.model.Policy("streamingllm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Budget = eviction.Pairs(64)
+		if _, err := NewConversation(c.model, p, o, io.Discard, io.Discard); err == nil {
+			t.Errorf("%v is taken, with a context %v", o.Keep.String(), o.Context != nil)
+		}
+	}
 	// Read again, they are the same tokens.
 	before := stays()
 	if err := c.Loop(t.Context(), strings.NewReader("/policy h2o\n<copy>\n"), nil); err != nil {

@@ -44,8 +44,8 @@ func (c *Context) begins(tokens []int32) bool {
 	return n < len(tokens) && slices.Equal(c.Tokens, tokens[:n])
 }
 
-// Compress runs a prompt, of its fields Tokens and Progress, as the context of a session that begins, and evicts it by its policy and budget. The session then has its
-// Context, and goes on from it with a turn of so many tokens more (see Resume). A policy that evicts or chooses while it decodes has
+// Compress runs a prompt as the context of a session that begins, and evicts it by its policy and budget. Of the prompt it reads
+// Tokens and Progress. The session then has its Context, and goes on from it with a turn of so many tokens more (see Resume). A policy that evicts or chooses while it decodes has
 // no contexts: its state belongs to one answer. After an error the session is unusable.
 func (s *Session) Compress(ctx context.Context, prompt Prompt, more int) error {
 	if err := s.Compresses(); err != nil {

@@ -27,7 +27,7 @@ type Prompt struct {
 	Config   *model.Config
 	// Windows: layers with a sliding window are evicted, too, and hold the whole prompt until then.
 	Windows bool
-	// Progress (may be nil) is told of passes over the prompt, and of those of a draft or response of the model's own.
+	// Progress (may be nil) is told of each pass over the prompt. A draft or response of the model's own is such a pass, too.
 	Progress runner.Progress
 	// Tokenizer is the model's; nil where it has none.
 	Tokenizer *tokenizer.Tokenizer

@@ -54,7 +54,7 @@ func (c *choice) session() *eviction.Session { return c.answer.Request.Session }
 // progressEvery is how often it is told how far a prompt has run.
 const progressEvery = 250 * time.Millisecond
 
-// onPrefill is engine.Request.Progress. Tokens that need not run are before those of the pass.
+// onPrefill is engine.Request.Progress. Tokens that were found in a cache count as read when the pass begins.
 func (c *choice) onPrefill(tokens int) func(more int) {
 	all, last := len(c.request.Prompt), time.Time{}
 	ran := all - tokens
