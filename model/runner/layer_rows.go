@@ -57,18 +57,28 @@ func (r *layerRows) neededProjections() (q, k, v *kernels.Tensor) {
 		}
 	}
 	if n := totalRows(r.segments, model.QProj); n > 0 {
-		h := r.h
-		if n < h.Dim0() {
-			if t := inputType(r.Model, r.l, n, model.QProj); t == h.DType {
-				h = lastRows(h, n)
-			} else {
-				x := lastRows(r.x, n)
-				h = r.normInto(r.arena.Alloc(t, x.Shape...), x, r.Model.Network.Layers[r.l].AttentionNorm)
-			}
+		q = r.project(model.QProj, r.queryInput(r.h.Dim0()-n, r.h.Dim0()))
+		if s := &r.segments[0]; 0 < s.onward && s.onward < s.queries { // with the bits that they have alone, whatever is observed
+			own := r.module(model.QProj)
+			own.Y = r.alloc(s.onward, own.Weight.Dim0())
+			r.on.Linear(own.Y, r.queryInput(s.Rows()-s.onward, s.Rows()), own.Weight, own.Bias, 1, 0) // tokens of a prompt have no updates
+			r.on.Copy(q.Rows(s.queries-s.onward, s.queries), r.heads(own.Y))
 		}
-		q = r.project(model.QProj, h)
 	}
 	return q, k, v
+}
+
+// queryInput is rows [from, to) of h as the module of so many queries reads them.
+func (r *layerRows) queryInput(from, to int) *kernels.Tensor {
+	t := inputType(r.Model, r.l, to-from, model.QProj)
+	switch {
+	case to-from == r.h.Dim0():
+		return r.h
+	case t == r.h.DType:
+		return r.h.Rows(from, to)
+	}
+	x := r.x.Rows(from, to)
+	return r.normInto(r.arena.Alloc(t, x.Shape...), x, r.Model.Network.Layers[r.l].AttentionNorm)
 }
 
 // values are the values of rows h, whose keys are k before they are normalised and rotated in place.

@@ -81,6 +81,10 @@ func (p *prefillPass) startNorms(l int) {
 	}
 }
 
+// leastRows are the least rows of a last chunk after others: products of fewer add up in another order, and what a prompt gives must not depend on
+// which windows are observed.
+const leastRows = 17
+
 // cutChunks cuts n rows so that the last chunk holds the rows of every window. Folded probes
 // come on top of the last one, which has fewer rows for that. After a prefix they are cut where
 // they would be without it.
@@ -106,7 +110,7 @@ func (p *prefillPass) cutWhole(n int) [][2]int {
 	var out [][2]int
 	for from := 0; from < n; {
 		to := from + size
-		if to >= n || n-to < tail {
+		if to >= n || n-to < max(tail, leastRows) {
 			to = n
 		}
 		if rest, more := max(1, tail), p.appendedRows(); to == n && more > 0 && n-from+more > size && n-from > rest {
