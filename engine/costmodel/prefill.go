@@ -121,6 +121,9 @@ func (m Model) linears(l int, w eviction.Workload, probes []model.QueryRows) Cos
 				if w.Capture.Queries && !w.Spares(l) {
 					n = w.Tokens
 				}
+				if n > 1 { // the last row's alone, too
+					n++
+				}
 				if n += beside; w.Capture.AllRows && !w.Spares(l) {
 					n += w.Tokens
 				}
