@@ -2,9 +2,11 @@ package gguf
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -174,14 +176,52 @@ func (v *vocabulary) added(phi3 bool) []object {
 	return list
 }
 
-// model is a BPE of tokenizer.json.
-func (v *vocabulary) model(kind string, merges [][2]string, more object) object {
-	m := object{"type": "BPE", "vocab": v.ids(), "merges": merges, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false}
+// bpe is the model of tokenizer.json. Readers find its type first.
+type bpe struct {
+	Type         string   `json:"type"`
+	Unknown      string   `json:"unk_token,omitempty"`
+	FuseUnknown  bool     `json:"fuse_unk"`
+	ByteFallback bool     `json:"byte_fallback"`
+	IgnoreMerges bool     `json:"ignore_merges"`
+	Vocab        tokenIDs `json:"vocab"`
+	Merges       any      `json:"merges"`
+}
+
+// model is a BPE with merges, as lines where no token has a space.
+func (v *vocabulary) model(kind string, merges [][2]string) *bpe {
+	m := &bpe{Type: "BPE", Vocab: tokenIDs{v}, Merges: merges}
 	if id, ok := v.special("unknown", kind); ok {
-		m["unk_token"] = v.tokens[id]
+		m.Unknown = v.tokens[id]
 	}
-	maps.Copy(m, more)
+	lines := make([]string, len(merges))
+	for i, pair := range merges {
+		if lines[i] = pair[0] + " " + pair[1]; strings.Count(lines[i], " ") > 1 || strings.HasPrefix(lines[i], "#version") {
+			return m
+		}
+	}
+	m.Merges = lines
 	return m
+}
+
+// tokenIDs are the ids by token, in the order of ids.
+type tokenIDs struct{ of *vocabulary }
+
+func (x tokenIDs) MarshalJSON() ([]byte, error) {
+	out := []byte{'{'}
+	for id, token := range x.of.tokens {
+		if !x.of.encodes(id) {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		key, err := json.Marshal(token)
+		if err != nil {
+			return nil, err
+		}
+		out = strconv.AppendInt(append(append(out, key...), ':'), int64(id), 10)
+	}
+	return append(out, '}'), nil
 }
 
 // byteLevel translates a tokenizer of GPT-2's kind.
@@ -201,10 +241,9 @@ func (v *vocabulary) byteLevel() object {
 	if v.err != nil {
 		return nil
 	}
-	out := object{
-		"pre_tokenizer": object{"type": "Sequence", "pretokenizers": pre.steps}, "decoder": byteLevel(true),
-		"model": v.model("gpt2", merges, object{"ignore_merges": pre.ignoreMerges}),
-	}
+	model := v.model("gpt2", merges)
+	model.IgnoreMerges = pre.ignoreMerges
+	out := object{"pre_tokenizer": object{"type": "Sequence", "pretokenizers": pre.steps}, "decoder": byteLevel(true), "model": model}
 	if pre.nfc {
 		out["normalizer"] = object{"type": "NFC"}
 	}
@@ -241,11 +280,13 @@ func (v *vocabulary) gemma() object {
 	if v.flag("add_space_prefix", false) {
 		v.reportFault("key \"tokenizer.ggml.add_space_prefix\": got true, want false, as of every Gemma 4")
 	}
+	model := v.model("gemma4", v.storedMerges())
+	model.FuseUnknown, model.ByteFallback = true, true
 	return object{
 		"normalizer":    replace(" ", "▁"),
 		"pre_tokenizer": object{"type": "Split", "pattern": object{"String": " "}, "behavior": "MergedWithPrevious", "invert": false},
 		"decoder":       object{"type": "Sequence", "decoders": []any{replace("▁", " "), object{"type": "ByteFallback"}, object{"type": "Fuse"}}},
-		"model":         v.model("gemma4", v.storedMerges(), object{"fuse_unk": true, "byte_fallback": true}),
+		"model":         model,
 	}
 }
 
@@ -263,9 +304,10 @@ func (v *vocabulary) sentencePiece() object {
 		normalizers = append([]any{object{"type": "Prepend", "prepend": "▁"}}, normalizers...)
 		decoders = append(decoders, object{"type": "Strip", "content": " ", "start": 1, "stop": 0})
 	}
+	model := v.model("llama", v.merges(scores))
+	model.FuseUnknown, model.ByteFallback = true, true
 	return object{
-		"normalizer": object{"type": "Sequence", "normalizers": normalizers}, "decoder": object{"type": "Sequence", "decoders": decoders},
-		"model": v.model("llama", v.merges(scores), object{"fuse_unk": true, "byte_fallback": true}),
+		"normalizer": object{"type": "Sequence", "normalizers": normalizers}, "decoder": object{"type": "Sequence", "decoders": decoders}, "model": model,
 	}
 }
 

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,8 +103,11 @@ func parseMerges(raw json.RawMessage) ([][2]string, error) {
 	if isNull(raw) {
 		return nil, errors.New("missing")
 	}
-	var lines []string
-	if err := json.Unmarshal(raw, &lines); err == nil {
+	if first := bytes.TrimLeft(raw[1:], " \t\r\n"); raw[0] == '[' && len(first) > 0 && first[0] == '"' {
+		var lines []string
+		if err := json.Unmarshal(raw, &lines); err != nil {
+			return nil, fmt.Errorf("want strings or pairs of strings: %w", describeJSON(raw, err))
+		}
 		pairs := make([][2]string, 0, len(lines))
 		for i, line := range lines {
 			if strings.HasPrefix(line, "#version") {
@@ -156,29 +160,35 @@ func (m *bpe) buildMerges(raw json.RawMessage, vocab map[string]int) error {
 			m.bridge.everywhere = true
 		}
 	}
+	var made []byte
 	for rank, pair := range pairs {
-		var ids [3]int32
-		for k, token := range [3]string{pair[0], pair[1], pair[0] + pair[1]} {
-			id, ok := vocab[token]
-			if !ok {
-				return fmt.Errorf("[%d]: %q %q: token %q is not in vocab", rank, pair[0], pair[1], token)
+		made = append(append(made[:0], pair[0]...), pair[1]...)
+		left, ok := vocab[pair[0]]
+		right, ok2 := vocab[pair[1]]
+		whole, ok3 := vocab[string(made)]
+		if !ok || !ok2 || !ok3 {
+			token := pair[0]
+			if ok && ok2 {
+				token = string(made)
+			} else if ok {
+				token = pair[1]
 			}
-			ids[k] = int32(id)
+			return fmt.Errorf("[%d]: %q %q: token %q is not in vocab", rank, pair[0], pair[1], token)
 		}
-		if standIn[ids[0]] || standIn[ids[1]] {
+		if standIn[int32(left)] || standIn[int32(right)] {
 			m.bridge.everywhere = true
 		}
-		m.merges.putMerge(ids[0], ids[1], mergeResult(rank, ids[2]))
+		m.merges.putMerge(int32(left), int32(right), mergeResult(rank, int32(whole)))
+		last, _ := utf8.DecodeLastRuneInString(pair[0])
+		first, _ := utf8.DecodeRuneInString(pair[1])
 		if !m.byteLevel {
-			last, _ := utf8.DecodeLastRuneInString(pair[0])
-			first, _ := utf8.DecodeRuneInString(pair[1])
 			m.bridge.add(runeBridge(last, first))
 			continue
 		}
-		left, ok := alphabetBytes(pair[0])
-		right, ok2 := alphabetBytes(pair[1])
-		if ok && ok2 { // others never apply
-			m.bridge.add(byteBridge(left[len(left)-1], right[0]))
+		_, odd := m.odd[pair[0]]
+		_, odd2 := m.odd[pair[1]]
+		if !odd && !odd2 { // others never apply
+			m.bridge.add(byteBridge(byte(byteOf[last]), byte(byteOf[first])))
 		}
 	}
 	return nil
