@@ -141,6 +141,9 @@ func (f *derivedFile) Tensor(name string) (TensorView, error) {
 
 func (f *derivedFile) Bytes() []byte { return nil }
 
+// Version is unknown: what is made depends on more than the files.
+func (f *derivedFile) Version() string { return "" }
+
 func (f *derivedFile) Close() error { return nil }
 
 func (d Derived) size() int { return d.DType.Bytes(kernels.ShapeLen(d.Shape)) }

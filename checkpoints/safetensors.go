@@ -26,6 +26,7 @@ type Safetensors struct {
 	metadata map[string]string
 	tensors  map[string]tensorInfo
 	unmap    func() error // nil when the file is ordinary memory
+	version  string
 }
 
 // TensorInfo describes a tensor, of whatever element type, in the file.
@@ -45,15 +46,15 @@ type tensorInfo struct {
 // OpenSafetensors maps the file into memory, see [mappedfile.Open], and checks its whole
 // structure.
 func OpenSafetensors(path string) (*Safetensors, error) {
-	data, unmap, err := mappedfile.Open(path)
+	file, err := mappedfile.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open safetensors: %w", err)
 	}
-	s, err := ParseSafetensors(path, data)
+	s, err := ParseSafetensors(path, file.Data)
 	if err != nil {
-		return nil, errors.Join(err, unmap())
+		return nil, errors.Join(err, file.Close())
 	}
-	s.unmap = unmap
+	s.unmap, s.version = file.Close, file.Version
 	return s, nil
 }
 
@@ -121,6 +122,9 @@ func (s *Safetensors) Raw(name string) ([]byte, error) {
 
 // Bytes is the whole file, nil once it is closed.
 func (s *Safetensors) Bytes() []byte { return s.file }
+
+// Version implements [TensorFile].
+func (s *Safetensors) Version() string { return s.version }
 
 // Close unmaps the file. Views become invalid.
 func (s *Safetensors) Close() error {

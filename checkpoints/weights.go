@@ -13,6 +13,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"glimpse/internal/regularfile"
@@ -47,6 +48,8 @@ type TensorFile interface {
 	Tensor(name string) (TensorView, error)
 	// Bytes is the whole file, nil once it is closed.
 	Bytes() []byte
+	// Version names what the file holds, so that the same version has the same bytes; "" where that is not known.
+	Version() string
 	// Close closes the file. Views become invalid.
 	Close() error
 }
@@ -220,6 +223,19 @@ func (w *Weights) Bytes() int64 {
 		n += int64(len(s.Bytes()))
 	}
 	return n
+}
+
+// Version names what all files hold, so that the same version has the same bytes; "" where that is not known.
+func (w *Weights) Version() string {
+	var all []string
+	for _, s := range w.shards {
+		v := s.Version()
+		if v == "" {
+			return ""
+		}
+		all = append(all, v)
+	}
+	return strings.Join(all, "\n")
 }
 
 // SHA256 is the hash, in lower-case hexadecimal, of the files' bytes, one after the

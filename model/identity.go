@@ -5,13 +5,18 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
 	"glimpse/checkpoints"
+	"glimpse/internal/filecache"
 	"glimpse/internal/parallel"
+	"glimpse/internal/version"
 	"glimpse/kernels"
 )
 
@@ -37,7 +42,8 @@ func identityOf(slots []slot) *identity {
 // for every tensor that the network reads, sorted by name, as in
 // "model.norm.weight F32 [576] 1f0c…". The last word is the SHA-256 of the tensor's bytes, in blocks
 // of their values in BF16. So it is the same for other shards, other metadata and surplus tensors,
-// and another for another type of numbers. It is computed on the first call, on all cores.
+// and another for another type of numbers. It is computed on the first call, on all cores, and remembered in the cache (filecache.Root) for as long
+// as the files stay as they are.
 func (m *Model) SHA256(ctx context.Context) (string, error) {
 	if m.weights == nil {
 		return "", fmt.Errorf("model %s: has no stored weights", m.Name)
@@ -71,6 +77,10 @@ func (d *identity) sha256(ctx context.Context, w *checkpoints.Weights) (string, 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.sum != "" {
+		return d.sum, nil
+	}
+	cached := d.cache(w)
+	if cached.read(&d.sum) {
 		return d.sum, nil
 	}
 	const chunk = 1 << 18 // bytes, or about as many elements
@@ -114,5 +124,44 @@ func (d *identity) sha256(ctx context.Context, w *checkpoints.Weights) (string, 
 	}
 	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
 	d.sum = hex.EncodeToString(sum[:])
+	cached.write(d.sum)
 	return d.sum, nil
+}
+
+// sumFile is where a sum is remembered between runs of the program; "" for nowhere. What goes wrong with it costs time and nothing else.
+type sumFile string
+
+// sumFiles are the bytes of all files.
+const sumFiles = 1 << 20
+
+// cache is the file of weights that are as they were, for this version of the program.
+func (d *identity) cache(w *checkpoints.Weights) sumFile {
+	files := w.Version()
+	root, err := filecache.Root()
+	if files == "" || err != nil {
+		return ""
+	}
+	key := sha256.Sum256([]byte(strings.Join(append([]string{version.String(), files}, d.names...), "\n")))
+	return sumFile(filepath.Join(root, "weights", hex.EncodeToString(key[:16])+".sha256"))
+}
+
+func (f sumFile) read(sum *string) bool {
+	raw, err := os.ReadFile(string(f))
+	if _, odd := hex.DecodeString(string(raw)); err != nil || odd != nil || len(raw) != 2*sha256.Size {
+		return false
+	}
+	*sum = string(raw)
+	return true
+}
+
+func (f sumFile) write(sum string) {
+	if f == "" {
+		return
+	}
+	if folder, err := filecache.Open(filepath.Dir(string(f)), filepath.Ext(string(f)), sumFiles); err == nil {
+		folder.Write(string(f), int64(len(sum)), func(w io.Writer) error {
+			_, err := io.WriteString(w, sum)
+			return err
+		})
+	}
 }

@@ -7,8 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"glimpse/checkpoints"
 	"glimpse/kernels/formats"
@@ -154,5 +159,80 @@ func TestIdentityOfClosed(t *testing.T) {
 	m.Close()
 	if _, err := m.SHA256(t.Context()); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("closed: %v", err)
+	}
+}
+
+// TestSumIsRemembered: weights that have not changed since are not hashed again, others are; nothing that lies in the cache's place is taken for
+// a sum, and no cache is no error.
+func TestSumIsRemembered(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("files have versions on Linux alone")
+	}
+	dir, cache := t.TempDir(), t.TempDir()
+	t.Setenv("GLIMPSE_CACHE", cache)
+	write := func(seed uint64, when time.Time) {
+		t.Helper()
+		folder, err := modeltest.Llama{Seed: seed}.Folder()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, file := range folder {
+			path := filepath.Join(dir, name)
+			if err := errors.Join(os.WriteFile(path, file.Data, 0o600), os.Chtimes(path, when, when)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sum := func() string {
+		t.Helper()
+		m, err := model.Open(dir, model.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		sum, err := m.SHA256(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	remembered := func() string {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(cache, "weights", "*.sha256"))
+		if err != nil || len(files) > 1 {
+			t.Fatalf("files %q, %v", files, err)
+		}
+		return strings.Join(files, "")
+	}
+	write(1, time.Now())
+	first := sum()
+	if path := remembered(); path != "" {
+		t.Errorf("the sum of files of this moment is remembered as %s", path)
+	}
+	past := time.Now().Add(-time.Hour)
+	write(1, past)
+	if got := sum(); got != first {
+		t.Errorf("sum %s, want %s", got, first)
+	}
+	path := remembered()
+	other := strings.Repeat("ab", 32)
+	for _, c := range []struct{ text, want string }{{other, other}, {other[:10], first}, {strings.Repeat("zz", 32), first}, {"", first}} {
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := sum(); got != c.want {
+			t.Errorf("sum %s where the cache has %q, want %s", got, c.text, c.want)
+		}
+	}
+	os.WriteFile(path, []byte(other), 0o600)
+	time.Sleep(20 * time.Millisecond) // times of files have ticks
+	write(2, past)
+	if got := sum(); got == other || got == first {
+		t.Errorf("other weights have the sum %s of those before", got)
+	}
+	t.Setenv("GLIMPSE_CACHE", os.DevNull)
+	write(1, past)
+	if got := sum(); got != first {
+		t.Errorf("without a cache: sum %s, want %s", got, first)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"glimpse/checkpoints/objectstore"
 	"glimpse/datasets"
+	"glimpse/internal/filecache"
 	"glimpse/internal/outputs"
 	"glimpse/kernels"
 	"glimpse/model"
@@ -107,7 +108,7 @@ func newRecorder(ctx context.Context, m *model.Model, c *Config, metrics *metric
 
 // spool is where files wait for a bucket, also the files of a server that was killed.
 func spool(url string) (string, error) {
-	root, err := objectstore.CacheFolder()
+	root, err := filecache.Root()
 	return filepath.Join(root, "recorded", fmt.Sprintf("%x", sha256.Sum256([]byte(url)))[:16]), err
 }
 

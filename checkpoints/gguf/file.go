@@ -32,6 +32,7 @@ type part struct {
 	name    string
 	file    []byte // nil once closed
 	unmap   func() error
+	version string
 	keys    []string
 	values  map[string]value
 	tensors []Tensor
@@ -78,15 +79,15 @@ func Parse(name string, data []byte) (*File, error) {
 }
 
 func openPart(path string) (*part, error) {
-	data, unmap, err := mappedfile.Open(path)
+	file, err := mappedfile.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	p, err := parsePart(path, data)
+	p, err := parsePart(path, file.Data)
 	if err != nil {
-		return nil, errors.Join(err, unmap())
+		return nil, errors.Join(err, file.Close())
 	}
-	p.unmap = unmap
+	p.unmap, p.version = file.Close, file.Version
 	return p, nil
 }
 

@@ -180,6 +180,8 @@ func (f *tensorFile) Tensor(name string) (checkpoints.TensorView, error) {
 
 func (f *tensorFile) Bytes() []byte { return f.file }
 
+func (f *tensorFile) Version() string { return f.version }
+
 func (f *tensorFile) Close() error { return f.close() }
 
 // plain tells that the elements are stored as the model's tensor has them.

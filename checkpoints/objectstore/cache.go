@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"glimpse/internal/atomicfile"
+	"glimpse/internal/filecache"
 	"glimpse/internal/filelock"
 	"glimpse/internal/freedisk"
 	"glimpse/internal/modelfile"
@@ -27,7 +28,7 @@ import (
 
 // Cache keeps copies of objects on the local disk.
 type Cache struct {
-	Dir string // "": that of CacheFolder
+	Dir string // "": that of filecache.Root
 	// Progress (may be nil) is told bytes that have arrived, and once before the
 	// first how many are missing. It may be called concurrently.
 	Progress func(bytes, missing int64)
@@ -70,24 +71,12 @@ func (c Cache) File(ctx context.Context, s Store, key string, others ...string) 
 	return filepath.Join(dir, path.Base(key)), err
 }
 
-// CacheFolder is GLIMPSE_CACHE, or else glimpse in the user's cache folder.
-func CacheFolder() (string, error) {
-	if dir := os.Getenv("GLIMPSE_CACHE"); dir != "" {
-		return dir, nil
-	}
-	user, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("place of the cache: %w; set GLIMPSE_CACHE", err)
-	}
-	return filepath.Join(user, "glimpse"), nil
-}
-
 // bring is Folder with the URL that the copies are known by.
 func (c Cache) bring(ctx context.Context, s Store, url, folder string, names []string) (string, error) {
 	root := c.Dir
 	if root == "" {
 		var err error
-		if root, err = CacheFolder(); err != nil {
+		if root, err = filecache.Root(); err != nil {
 			return "", err
 		}
 	}

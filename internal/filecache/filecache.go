@@ -17,6 +17,18 @@ import (
 	"glimpse/internal/atomicfile"
 )
 
+// Root is the folder of all that can be made again: GLIMPSE_CACHE, or else glimpse in the user's cache folder.
+func Root() (string, error) {
+	if dir := os.Getenv("GLIMPSE_CACHE"); dir != "" {
+		return dir, nil
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("place of the cache: %w; set GLIMPSE_CACHE", err)
+	}
+	return filepath.Join(user, "glimpse"), nil
+}
+
 // Folder is the files of a folder whose names have a suffix, of at most so many bytes in all. It is safe for concurrent use.
 type Folder struct {
 	dir, suffix string

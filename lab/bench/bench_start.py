@@ -7,6 +7,7 @@
 --rounds  turns of both, of which medians are taken (5)
 --threads of both (2)
 --evict   the program (bin/evict)
+--raw     texts without a chat template, for models that have none
 
 A turn starts a server, waits until it listens, and asks two questions of about 90 tokens that share no words; then "evict run" is
 asked the first. Files are in the system's memory before. Prints, in seconds: until it listens, until the first token of the first question counted from the
@@ -46,33 +47,34 @@ def until_listening(port, process):
         time.sleep(0.002)
 
 
-def first_token(port, text, model):
+def first_token(port, text, model, raw):
     """Seconds until the first piece of a streamed answer, which is then read to its end."""
-    body = {"model": model, "messages": [{"role": "user", "content": text}], "stream": True, "max_tokens": 4, "temperature": 0, "cache_prompt": False}
+    asked = {"prompt": text} if raw else {"messages": [{"role": "user", "content": text}]}
+    body = {"model": model, **asked, "stream": True, "max_tokens": 4, "temperature": 0, "cache_prompt": False}
     begin = time.perf_counter()
     c = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-    c.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+    c.request("POST", "/v1/completions" if raw else "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
     r = c.getresponse()
     assert r.status == 200, r.read()
     took = None
     for line in r:
         if took is None and line.startswith(b"data: {"):
             choices = json.loads(line[6:])["choices"]
-            if choices and choices[0]["delta"].get("content"):
+            if choices and (choices[0]["text"] if raw else choices[0]["delta"].get("content")):
                 took = time.perf_counter() - begin
     c.close()
     assert took is not None, "no token came"
     return took
 
 
-def serve(command, port, model):
+def serve(command, port, model, raw):
     begin = time.perf_counter()
     with open(os.devnull, "w") as nothing, subprocess.Popen(command, stdout=nothing, stderr=nothing) as p:
         try:
             until_listening(port, p)
             listening = time.perf_counter() - begin
-            first = time.perf_counter() - begin + first_token(port, FIRST, model)
-            second = first_token(port, SECOND, model)
+            first = time.perf_counter() - begin + first_token(port, FIRST, model, raw)
+            second = first_token(port, SECOND, model, raw)
         finally:
             p.terminate()
     return listening, first, second
@@ -84,6 +86,7 @@ def main():
     parse.add_argument("--rounds", type=int, default=5)
     parse.add_argument("--threads", type=int, default=2)
     parse.add_argument("--evict", default="bin/evict")
+    parse.add_argument("--raw", action="store_true")
     parse.add_argument("files", nargs="+")
     args = parse.parse_args()
     print("| file | program | listens | first token, from the start | second question |")
@@ -100,9 +103,9 @@ def main():
         for _ in range(args.rounds):
             for name, command in programs.items():
                 port = free_port()
-                times[name].append(serve(command(port), port, "m"))
+                times[name].append(serve(command(port), port, "m", args.raw))
             begin = time.perf_counter()
-            subprocess.run([args.evict, "run", "--model", path, "--policy", "full", "--max-new", "1", FIRST], check=True, capture_output=True)
+            subprocess.run([args.evict, "run", "--model", path, "--policy", "full", "--max-new", "1", *["--raw"] * args.raw, FIRST], check=True, capture_output=True)
             run.append(time.perf_counter() - begin)
         for name, t in times.items():
             m = [statistics.median(x) for x in zip(*t)]
