@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"glimpse/internal/listing"
+	"glimpse/internal/parallel"
 )
 
 // Types of tokens, as in tokenizer.ggml.token_type.
@@ -311,24 +312,31 @@ func (v *vocabulary) sentencePiece() object {
 	}
 }
 
+// tokensAtATime are those whose merges one thread looks for before it takes others.
+const tokensAtATime = 1 << 12
+
 // merges are the pairs of tokens that make a token, the best score first. Of pairs that
 // make the same token the order follows their ids.
 func (v *vocabulary) merges(scores []float64) [][2]string {
 	ids := v.ids()
 	type merge struct{ left, right, made int }
-	var all []merge
-	for made, token := range v.tokens {
-		if v.types[made] != normalToken || !v.encodes(made) {
-			continue
-		}
-		for i := range token {
-			left, ok := ids[token[:i]]
-			right, ok2 := ids[token[i:]]
-			if ok && ok2 {
-				all = append(all, merge{left, right, made})
+	parts := make([][]merge, (len(v.tokens)+tokensAtATime-1)/tokensAtATime)
+	parallel.For(len(parts), func(part int) {
+		for made := part * tokensAtATime; made < min(len(v.tokens), (part+1)*tokensAtATime); made++ {
+			token := v.tokens[made]
+			if v.types[made] != normalToken || !v.encodes(made) {
+				continue
+			}
+			for i := range token {
+				if left, ok := ids[token[:i]]; ok {
+					if right, ok := ids[token[i:]]; ok {
+						parts[part] = append(parts[part], merge{left, right, made})
+					}
+				}
 			}
 		}
-	}
+	})
+	all := slices.Concat(parts...)
 	slices.SortStableFunc(all, func(a, b merge) int {
 		return cmp.Or(cmp.Compare(scores[b.made], scores[a.made]), cmp.Compare(a.made, b.made), cmp.Compare(a.left, b.left), cmp.Compare(a.right, b.right))
 	})

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
+
+	"glimpse/internal/parallel"
 )
 
 func parseBPE(raw json.RawMessage, context modelContext) (model, error) {
@@ -21,7 +23,7 @@ func parseBPE(raw json.RawMessage, context modelContext) (model, error) {
 		FuseUnk                 bool            `json:"fuse_unk"`
 		ByteFallback            bool            `json:"byte_fallback"`
 		IgnoreMerges            bool            `json:"ignore_merges"`
-		Vocab                   map[string]int  `json:"vocab"`
+		Vocab                   json.RawMessage `json:"vocab"`
 		Merges                  json.RawMessage `json:"merges"`
 	}
 	if err := decodeStrict(raw, &c); err != nil {
@@ -35,29 +37,51 @@ func parseBPE(raw json.RawMessage, context modelContext) (model, error) {
 	case c.EndOfWordSuffix != nil && *c.EndOfWordSuffix != "":
 		return nil, fmt.Errorf("end_of_word_suffix %q is not supported, want none", *c.EndOfWordSuffix)
 	}
-	if err := checkVocab(c.Vocab, context.limit); err != nil {
-		return nil, err
+	var vocab map[string]int
+	var merges [][2]string
+	var bad, badMerges error
+	parallel.For(2, func(i int) { // each takes as long as the other
+		if i == 0 {
+			vocab, bad = parseVocab(c.Vocab, context.limit)
+		} else {
+			merges, badMerges = parseMerges(c.Merges)
+		}
+	})
+	if bad != nil {
+		return nil, bad
 	}
 	m := &bpe{
 		byteLevel: context.byteLevel, ignoreMerges: c.IgnoreMerges,
 		fallback: c.ByteFallback, fuseUnk: c.FuseUnk, unk: -1,
 	}
-	m.buildVocab(c.Vocab)
+	m.buildVocab(vocab)
 	if b := slices.Index(m.bytes[:], -1); c.ByteFallback && context.byteLevel && b >= 0 {
 		// Where all bytes have a token, as in what transformers makes of a GGUF file, none is spelled.
 		return nil, fmt.Errorf("byte_fallback behind a ByteLevel pre-tokenizer: byte 0x%02X is not in vocab, want all 256", b)
 	}
 	if c.UnkToken != nil {
-		id, ok := c.Vocab[*c.UnkToken]
+		id, ok := vocab[*c.UnkToken]
 		if !ok {
 			return nil, fmt.Errorf("unk_token %q is not in vocab", *c.UnkToken)
 		}
 		m.unk = int32(id)
 	}
-	if err := m.buildMerges(c.Merges, c.Vocab); err != nil {
-		return nil, fmt.Errorf("merges: %w", err)
+	if badMerges == nil {
+		badMerges = m.buildMerges(merges, vocab)
+	}
+	if badMerges != nil {
+		return nil, fmt.Errorf("merges: %w", badMerges)
 	}
 	return m, nil
+}
+
+func parseVocab(raw json.RawMessage, limit int) (vocab map[string]int, err error) {
+	if !isNull(raw) {
+		if err := json.Unmarshal(raw, &vocab); err != nil {
+			return nil, fmt.Errorf("vocab: %w", describeJSON(raw, err))
+		}
+	}
+	return vocab, checkVocab(vocab, limit)
 }
 
 func (m *bpe) buildVocab(vocab map[string]int) {
@@ -135,11 +159,7 @@ func parseMerges(raw json.RawMessage) ([][2]string, error) {
 	return pairs, nil
 }
 
-func (m *bpe) buildMerges(raw json.RawMessage, vocab map[string]int) error {
-	pairs, err := parseMerges(raw)
-	if err != nil {
-		return err
-	}
+func (m *bpe) buildMerges(pairs [][2]string, vocab map[string]int) error {
 	m.merges = newPairTable(len(pairs))
 	m.bridge = newBridgeSet(m.byteLevel)
 	// Symbols that stand for a character without being its text would make
