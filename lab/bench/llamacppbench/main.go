@@ -22,24 +22,28 @@ import (
 	"strings"
 	"time"
 
+	_ "glimpse/gates"
 	"glimpse/internal/parallel"
 	_ "glimpse/kernels/backends"
+	_ "glimpse/lora"
 	"glimpse/model"
 	"glimpse/model/kvcache"
 	"glimpse/model/runner"
+	_ "glimpse/softtokens"
 )
 
 var (
-	bench   = flag.String("bench", "", "llama-bench")
-	threads = flag.Int("threads", 2, "threads of both")
-	rounds  = flag.Int("rounds", 3, "turns, of which medians are taken")
-	prompt  = flag.Int("prompt", 1024, "tokens of a prompt")
-	depths  = flag.String("depths", "0,2048", "tokens before those that are decoded, comma-separated")
-	caches  = flag.String("caches", "float32,bf16,q8_0", "types of the cache, comma-separated")
-	decoded = flag.Int("decoded", 64, "tokens that are decoded")
-	step    = flag.String("step", "", "llamastep: decoding alone, by it and not by llama-bench")
-	group   = flag.Int("group", 5, "tokens of a turn with -step")
-	others  []other
+	bench    = flag.String("bench", "", "llama-bench")
+	threads  = flag.Int("threads", 2, "threads of both")
+	rounds   = flag.Int("rounds", 3, "turns, of which medians are taken")
+	prompt   = flag.Int("prompt", 1024, "tokens of a prompt")
+	depths   = flag.String("depths", "0,2048", "tokens before those that are decoded, comma-separated")
+	caches   = flag.String("caches", "float32,bf16,q8_0", "types of the cache, comma-separated")
+	decoded  = flag.Int("decoded", 64, "tokens that are decoded")
+	step     = flag.String("step", "", "llamastep: decoding alone, by it and not by llama-bench")
+	group    = flag.Int("group", 5, "tokens of a turn with -step")
+	contexts = flag.String("contexts", "", "with -step: prompts of -depths and decoding behind them, of caches of llama.cpp, as f16,f16:plain,q8_0, and of policies, as bf16:snapkv:10%")
+	others   []other
 )
 
 type other struct{ name, program string }
@@ -61,6 +65,8 @@ func main() {
 	case (*bench == "") == (*step == "") || flag.NArg() == 0:
 		fmt.Fprintln(os.Stderr, "llamacppbench: want -bench LLAMA_BENCH or -step LLAMASTEP, and GGUF files")
 		os.Exit(2)
+	case *contexts != "":
+		do = runContexts
 	case *step != "":
 		do = runSteps
 	}

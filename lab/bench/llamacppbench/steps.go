@@ -15,23 +15,26 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
+	"glimpse/engine"
+	"glimpse/eviction"
 	"glimpse/internal/parallel"
-	"glimpse/model"
-	"glimpse/model/kvcache"
 	"glimpse/model/runner"
 )
 
 // stepper is a program that decodes as many tokens as it is asked for on its standard input, and prints the
-// seconds they took.
+// seconds they took. Before that it prints the seconds that the tokens before them took, and the most bytes that their cache had.
 type stepper struct {
-	name  string
-	in    io.WriteCloser
-	out   *bufio.Scanner
-	wait  func() error
-	took  []float64 // s of each turn
-	ratio []float64 // of the first one's time to this one's, by turns
+	name   string
+	in     io.WriteCloser
+	out    *bufio.Scanner
+	run    *exec.Cmd
+	prompt float64 // s
+	bytes  int64
+	took   []float64 // s of each turn
+	ratio  []float64 // of the first one's time to this one's, by turns
 }
 
 func start(name, program string, args ...string) (*stepper, error) {
@@ -45,7 +48,25 @@ func start(name, program string, args ...string) (*stepper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stepper{name: name, in: in, out: bufio.NewScanner(out), wait: c.Wait}, c.Start()
+	s := &stepper{name: name, in: in, out: bufio.NewScanner(out), run: c}
+	if err := c.Start(); err != nil {
+		return nil, err
+	}
+	if !s.out.Scan() {
+		return nil, errors.Join(fmt.Errorf("%s ended before its prompt: %w", name, errors.Join(s.out.Err(), io.ErrUnexpectedEOF)), c.Wait())
+	}
+	_, err = fmt.Sscan(s.out.Text(), &s.prompt, &s.bytes)
+	return s, err
+}
+
+// end ends the program and returns the most memory that it has had, in bytes.
+func (s *stepper) end() (rss int64, err error) {
+	s.in.Close()
+	err = s.run.Wait()
+	if u, ok := s.run.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		rss = u.Maxrss << 10
+	}
+	return rss, err
 }
 
 // ask has n tokens decoded and returns the seconds they took.
@@ -82,8 +103,8 @@ func compareSteps(path, cache string, depth int) (err error) {
 	all := make([]*stepper, 0, 2+len(others))
 	defer func() {
 		for _, s := range all {
-			s.in.Close()
-			err = errors.Join(err, s.wait())
+			_, bad := s.end()
+			err = errors.Join(err, bad)
 		}
 	}()
 	add := func(name, program string, args []string) error {
@@ -142,10 +163,10 @@ func spreadOf(x []float64) (middle, spread float64) {
 	return middle, 1.2533 * 1.4826 * median(away)
 }
 
-// serveSteps is this program's side of a comparison: FILE CACHE THREADS DEPTH, as llamastep has them.
+// serveSteps is this program's side of a comparison: FILE CACHE THREADS DEPTH, as llamastep has them, and a policy with its budget, as snapkv:10%.
 func serveSteps(args []string) error {
-	if len(args) != 4 {
-		return fmt.Errorf("step: got %d arguments, want FILE.gguf CACHE THREADS DEPTH", len(args))
+	if len(args) != 4 && len(args) != 5 {
+		return fmt.Errorf("step: got %d arguments, want FILE.gguf CACHE THREADS DEPTH [POLICY:BUDGET]", len(args))
 	}
 	threads, err := strconv.Atoi(args[2])
 	depth, err2 := strconv.Atoi(args[3])
@@ -153,15 +174,29 @@ func serveSteps(args []string) error {
 		return err
 	}
 	parallel.SetThreads(threads)
-	m, err := model.Open(args[0], model.Options{CacheDType: args[1]})
+	name, share, _ := strings.Cut(append(args, "full:100%")[4], ":")
+	budget, err := eviction.ParseBudget(share)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	m, err := engine.Open(ctx, &engine.Options{Model: args[0], CacheDType: args[1], Policies: name}, io.Discard)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	r, cache := runner.New(m), kvcache.New(m)
-	if _, err := r.Prefill(context.Background(), cache, tokensOf(m, max(1, depth)), runner.PrefillOptions{}); err != nil {
+	policy, err := m.FirstPolicy(name)
+	if err != nil {
 		return err
 	}
+	tokens := tokensOf(m.Model, max(1, depth))
+	begin := time.Now()
+	session, err := eviction.NewRuntime(m.Model).Prefill(ctx, policy.Configured, eviction.Prompt{Tokens: tokens, Budget: budget.Of(len(tokens)), MaxNew: 64})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%.9f %d\n", time.Since(begin).Seconds(), session.PeakBytes)
+	r, cache := runner.New(m.Model), session.Cache
 	start := cache.Next()
 	for token, n := 0, 0; ; {
 		if _, err := fmt.Scan(&n); err == io.EOF {
@@ -172,7 +207,7 @@ func serveSteps(args []string) error {
 		begin := time.Now()
 		for range n {
 			token++
-			if _, err := r.Step(context.Background(), cache, int32(token*7919%m.Config.Vocab), runner.Capture{}, nil); err != nil {
+			if _, err := r.Step(ctx, cache, int32(token*7919%m.Config.Vocab), runner.Capture{}, nil); err != nil {
 				return err
 			}
 		}
