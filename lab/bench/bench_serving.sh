@@ -3,6 +3,7 @@
 # at several numbers of sessions; then the same document asked with and without the shared prefix.
 #
 #   ./lab/bench/bench_serving.sh [--model FILE] [--memory SIZE] [--sessions 8,32,128] [--rounds N]
+#   ./lab/bench/bench_serving.sh --documents CHARACTERS [--memory SIZE] [--sessions 32] [--peer-document URL]
 #   ./lab/bench/bench_serving.sh --peer URL|--peer-document URL [--peer-model NAME] [--model FILE] [--rounds N]
 #
 # With --peer nothing but one sequence at a time is measured, in turns with another server of OpenAI's API that answers the
@@ -10,12 +11,15 @@
 # file, on the same machine and as many threads. With --peer-document URL it is a document that 8 clients ask about: that server needs a slot for each
 # ("-np 8 -c 49152").
 #
+# With --documents every session has one of its own, of so many characters, which it asks again and again, in turns with all others: under "full" those that
+# fit the memory are shared prefixes, under policies all are compressed contexts. First everybody asks once, then on.
+#
 # The model is SmolLM2-135M-Instruct unless one is named; the text is that of docs/. One line of JSON per case, in turns
 # of all cases, medians last. Nothing else should run meanwhile. About 10 minutes on 2 cores.
 set -euo pipefail
 source "$(dirname "$0")/../../scripts/common.sh"
 
-model='' memory=256MiB sessions=8,32,128 rounds=1 peer='' peer_document='' peer_model=''
+model='' memory=256MiB sessions=8,32,128 rounds=1 peer='' peer_document='' peer_model='' documents=''
 while [ $# != 0 ]; do
   case $1 in
     --model) model=$2 ;;
@@ -25,6 +29,7 @@ while [ $# != 0 ]; do
     --peer) peer=${2%/} ;;
     --peer-document) peer_document=${2%/} ;;
     --peer-model) peer_model=$2 ;;
+    --documents) documents=$2 ;;
     *) die "unknown argument $1" ;;
   esac
   shift 2
@@ -74,6 +79,21 @@ if [ -n "$peer" ]; then
   done
   stop
   rounds=0
+fi
+if [ -n "$documents" ]; then
+  for n in ${sessions//,/ }; do
+    one=(--clients "$n" --own --characters "$documents" --max-tokens 32)
+    for policy in full lookaheadkv:25% lookaheadkv:10%; do
+      start --memory "$memory" --prefix-cache "$memory" --max-num-seqs 16 --cache-dtype bf16 --heads shipped
+      mark=(--mark)
+      [ $policy != full ] || mark=()
+      case_ "$policy, $n documents" "$(ask --model "bench@$policy" "${one[@]}" "${mark[@]}" --requests "$n")"
+      case_ "$policy, $n documents, again" "$(ask --model "bench@$policy" "${one[@]}" "${mark[@]}" --requests $((2 * n)))"
+      stop
+    done
+    [ -z "$peer_document" ] || case_ "peer, $n documents" "$(bench --base-url "$peer_document/v1" --model "$peer_model" "${one[@]}" --requests "$n")"
+  done
+  peer_document='' rounds=0
 fi
 document=(--clients 8 --requests 100 --max-tokens 16)
 if [ -n "$peer_document" ]; then

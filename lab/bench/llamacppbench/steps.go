@@ -163,10 +163,11 @@ func spreadOf(x []float64) (middle, spread float64) {
 	return middle, 1.2533 * 1.4826 * median(away)
 }
 
-// serveSteps is this program's side of a comparison: FILE CACHE THREADS DEPTH, as llamastep has them, and a policy with its budget, as snapkv:10%.
+// serveSteps is this program's side of a comparison: FILE CACHE THREADS DEPTH, as llamastep has them, and a policy with its budget and, where
+// they are not equal, budgets of heads, as snapkv:10% or snapkv:10%:shipped.
 func serveSteps(args []string) error {
 	if len(args) != 4 && len(args) != 5 {
-		return fmt.Errorf("step: got %d arguments, want FILE.gguf CACHE THREADS DEPTH [POLICY:BUDGET]", len(args))
+		return fmt.Errorf("step: got %d arguments, want FILE.gguf CACHE THREADS DEPTH [POLICY:BUDGET[:HEADS]]", len(args))
 	}
 	threads, err := strconv.Atoi(args[2])
 	depth, err2 := strconv.Atoi(args[3])
@@ -175,12 +176,13 @@ func serveSteps(args []string) error {
 	}
 	parallel.SetThreads(threads)
 	name, share, _ := strings.Cut(append(args, "full:100%")[4], ":")
+	share, heads, _ := strings.Cut(share, ":")
 	budget, err := eviction.ParseBudget(share)
 	if err != nil {
 		return err
 	}
 	ctx := context.Background()
-	m, err := engine.Open(ctx, &engine.Options{Model: args[0], CacheDType: args[1], Policies: name}, io.Discard)
+	m, err := engine.Open(ctx, &engine.Options{Model: args[0], CacheDType: args[1], Policies: name, Heads: heads}, io.Discard)
 	if err != nil {
 		return err
 	}

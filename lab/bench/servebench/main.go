@@ -30,6 +30,7 @@ type load struct {
 	lengths   []int
 	maxTokens int
 	repeat    bool // all requests are about the passage of the first
+	own       bool // those of a client are about a passage of its own
 	mark      bool // the passage ends a context
 	logProbs  bool // tell of tokens that have no text
 	client    openai.Client
@@ -63,6 +64,7 @@ func main() {
 	flag.DurationVar(&within, "for", 0, "ask for so long in the place of --requests")
 	flag.IntVar(&l.maxTokens, "max-tokens", 64, "of an answer")
 	flag.BoolVar(&l.repeat, "same", false, "ask different questions about the same passage")
+	flag.BoolVar(&l.own, "own", false, "each client asks different questions about a passage of its own")
 	flag.BoolVar(&l.mark, "mark", false, "the passage is a part with cache_control, which is compressed before the question is known")
 	flag.BoolVar(&ignoreEnd, "ignore-eos", true, "answers have all --max-tokens")
 	flag.BoolVar(&l.logProbs, "logprobs", false, "ask for the tokens, so that times are between tokens; else between pieces of text, which not every token has")
@@ -93,14 +95,18 @@ func main() {
 		return next - 1, within > 0 && time.Since(start) < within || within == 0 && next <= requests
 	}
 	var group sync.WaitGroup
-	for range clients {
+	for client := range clients {
 		group.Go(func() {
 			for {
 				i, more := take()
 				if !more {
 					return
 				}
-				o := l.ask(i, rand.New(rand.NewPCG(seed, uint64(i))))
+				passage := i
+				if l.own {
+					passage = client
+				}
+				o := l.ask(i, passage, rand.New(rand.NewPCG(seed, uint64(passage))))
 				mu.Lock()
 				all = append(all, o)
 				mu.Unlock()
@@ -131,23 +137,23 @@ func (l *load) read(files, lengths string) error {
 
 var questions = []string{"What is this about?", "Summarise it in one sentence.", "Which names occur in it?", "What comes first in it?", "List three facts of it."}
 
-// ask sends one request, again where it is refused for now.
-func (l *load) ask(i int, r *rand.Rand) (o outcome) {
-	n := l.lengths[i%len(l.lengths)]
+// ask sends request i about a passage, which r chooses, again where it is refused for now.
+func (l *load) ask(i, passage int, r *rand.Rand) (o outcome) {
+	n := l.lengths[passage%len(l.lengths)]
 	from := 0
 	if !l.repeat {
 		from = r.IntN(len(l.text) - n + 1)
 	}
-	passage := strings.ToValidUTF8(string(l.text[from:from+n]), "")
+	text := strings.ToValidUTF8(string(l.text[from:from+n]), "")
 	question := "Question " + strconv.Itoa(i) + ": " + questions[i%len(questions)]
 	options := l.options
 	if n > 0 && l.mark {
 		options = append(slices.Clone(options), option.WithJSONSet("messages.0.content", []map[string]any{
-			{"type": "text", "text": passage + "\n\n", "cache_control": map[string]string{"type": "ephemeral"}}, {"type": "text", "text": question},
+			{"type": "text", "text": text + "\n\n", "cache_control": map[string]string{"type": "ephemeral"}}, {"type": "text", "text": question},
 		}))
 	}
 	if n > 0 {
-		question = passage + "\n\n" + question
+		question = text + "\n\n" + question
 	}
 	p := openai.ChatCompletionNewParams{
 		Model:         l.model,
