@@ -3,7 +3,7 @@
 # at several numbers of sessions; then the same document asked with and without the shared prefix.
 #
 #   ./lab/bench/bench_serving.sh [--model FILE] [--memory SIZE] [--sessions 8,32,128] [--rounds N]
-#   ./lab/bench/bench_serving.sh --documents CHARACTERS [--memory SIZE] [--sessions 32] [--peer-document URL]
+#   ./lab/bench/bench_serving.sh --documents CHARACTERS [--memory SIZE] [--sessions 32] [--policies A,B] [--peer-document URL]
 #   ./lab/bench/bench_serving.sh --peer URL|--peer-document URL [--peer-model NAME] [--model FILE] [--rounds N]
 #
 # With --peer nothing but one sequence at a time is measured, in turns with another server of OpenAI's API that answers the
@@ -19,7 +19,7 @@
 set -euo pipefail
 source "$(dirname "$0")/../../scripts/common.sh"
 
-model='' memory=256MiB sessions=8,32,128 rounds=1 peer='' peer_document='' peer_model='' documents=''
+model='' memory=256MiB sessions=8,32,128 rounds=1 peer='' peer_document='' peer_model='' documents='' policies=full,lookaheadkv:25%,lookaheadkv:10%
 while [ $# != 0 ]; do
   case $1 in
     --model) model=$2 ;;
@@ -30,6 +30,7 @@ while [ $# != 0 ]; do
     --peer-document) peer_document=${2%/} ;;
     --peer-model) peer_model=$2 ;;
     --documents) documents=$2 ;;
+    --policies) policies=$2 ;;
     *) die "unknown argument $1" ;;
   esac
   shift 2
@@ -83,12 +84,12 @@ fi
 if [ -n "$documents" ]; then
   for n in ${sessions//,/ }; do
     one=(--clients "$n" --own --characters "$documents" --max-tokens 32)
-    for policy in full lookaheadkv:25% lookaheadkv:10%; do
-      start --memory "$memory" --prefix-cache "$memory" --max-num-seqs 16 --cache-dtype bf16 --heads shipped
-      mark=(--mark)
-      [ $policy != full ] || mark=()
-      case_ "$policy, $n documents" "$(ask --model "bench@$policy" "${one[@]}" "${mark[@]}" --requests "$n")"
-      case_ "$policy, $n documents, again" "$(ask --model "bench@$policy" "${one[@]}" "${mark[@]}" --requests $((2 * n)))"
+    for policy in ${policies//,/ }; do
+      context=() again=$((n / 2)) # none of it is there
+      [ $policy = full ] || context=(--mark) again=$((2 * n))
+      start --memory "$memory" --max-num-seqs 16 --cache-dtype bf16 --heads shipped
+      case_ "$policy, $n documents" "$(ask --model "bench@$policy" "${one[@]}" "${context[@]}" --requests "$n")"
+      case_ "$policy, $n documents, again" "$(ask --model "bench@$policy" "${one[@]}" "${context[@]}" --requests "$again")"
       stop
     done
     [ -z "$peer_document" ] || case_ "peer, $n documents" "$(bench --base-url "$peer_document/v1" --model "$peer_model" "${one[@]}" --requests "$n")"
