@@ -125,6 +125,10 @@ ask() { # NAME MODEL FLAG...
   if [ -z "$only" ] || [ -n "$others" ]; then
     "$venv/bin/python" lab/peers/clients/check.py --url "http://$address" --model "$name" --key "$key" --only "$others" --without "$left" --programs "$programs" "$@" || failed=1
   fi
+  if ! kill -0 "$server" 2>/dev/null; then
+    failed=1
+    echo "the server has ended: $(tail -n 40 "$work/log")" >&2
+  fi
   stop
 }
 
