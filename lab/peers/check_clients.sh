@@ -68,6 +68,7 @@ if wants codex_cli || wants continue || wants opencode; then
     mkdir -p "$npm"
     cp lab/peers/clients/package.json "$npm/"
     npm install --prefix "$npm" --silent --no-audit --no-fund --ignore-scripts # programs are in the packages themselves
+    node "$npm/node_modules/opencode-ai/postinstall.mjs"                              # OpenCode's is put in its place by this
     touch "$npm/installed"
   fi
 fi
