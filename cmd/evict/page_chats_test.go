@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +40,23 @@ func (p page) send(text string, turns int) {
 
 func (p page) idle(turns int) {
 	p.Until(fmt.Sprintf(`document.querySelectorAll(".turn").length === %d && document.querySelector("#stop").disabled`, turns))
+}
+
+// fits checks that nothing is wider than a desk's window or a phone's, and keeps pictures of it as GLIMPSE_SHOTS says.
+func (p page) fits(t *testing.T, name string) {
+	t.Helper()
+	for _, width := range []int{390, 1280} {
+		p.Resize(width, "light")
+		var wide int
+		if p.Eval(`document.documentElement.scrollWidth`, &wide); wide > width {
+			t.Errorf("%s is %d pixels wide, want %d", name, wide, width)
+		}
+		if shots := os.Getenv("GLIMPSE_SHOTS"); shots != "" {
+			if err := os.WriteFile(filepath.Join(shots, fmt.Sprintf("%s-%d.png", name, width)), p.Screenshot(nil), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 func (p page) text(selector string) (text string) {
@@ -109,6 +128,7 @@ func TestServePageMarkdownInABrowser(t *testing.T) {
 	if p.Eval(`(d => !d.hidden && !d.open && d.textContent.includes("I think."))(document.querySelector(".answer details"))`, &folded); !folded {
 		t.Error("thoughts are not folded")
 	}
+	p.fits(t, "markdown")
 	p.Eval(`navigator.clipboard.writeText = async text => { window.copied = text; }; document.querySelector(".code-head .copy").click(); 0`, nil)
 	p.Until(`document.querySelector(".code-head .copy").textContent === "Copied"`)
 	var copied string
@@ -132,7 +152,7 @@ func TestServePageGoesOnInABrowser(t *testing.T) {
 		return fields{"choices": []any{}, "prompt_progress": fields{"total": 400, "cache": 0, "processed": n, "time_ms": 4000 * n / 400}}
 	}
 	p.Eval(`window.read = []; new MutationObserver(() => read.push(document.querySelector("#status").textContent)).observe(document.querySelector("#status"), {childList: true});
-		document.querySelector("#more").click(); document.querySelector("#system").value = "Be short."; document.querySelector("#temperature").value = "0.5"; document.querySelector("#most-tokens").value = "7"; 0`, nil)
+		document.querySelector("#system").value = "Be short."; document.querySelector("#temperature").value = "0.5"; document.querySelector("#most-tokens").value = "7"; 0`, nil)
 	p.answer(progress(100), progress(400), said(fields{"content": "one two"}, "length"), usageOfPage)
 	p.send("count", 1)
 	var read []string
@@ -142,6 +162,9 @@ func TestServePageGoesOnInABrowser(t *testing.T) {
 	if facts := p.text(".answer .facts"); !strings.HasSuffix(facts, "Cut at 7 tokens") || !strings.Contains(p.text("#status"), "Go on") {
 		t.Errorf("a cut answer: %q, %q", facts, p.text("#status"))
 	}
+	p.fits(t, "cut")
+	p.Eval(`document.querySelector("#more").click()`, nil)
+	p.fits(t, "drawer")
 	request := func() (sent string) {
 		p.Eval(`(b => JSON.stringify([b.messages, b.temperature, b.max_tokens, b.top_p ?? null, b.return_progress]))(sent[0])`, &sent)
 		return sent

@@ -199,11 +199,10 @@ async function write(turn, title, asked, eviction, before = null) {
       out.thoughts += thought;
       if (performance.now() - drawn > redrawEvery) draw();
     }, ({processed, total, cache, time_ms: took}) => {
-      const left = processed > cache ? took * (total - processed) / (processed - cache) : 0;
       reading.hidden = processed >= total || took < 500;
       bar.ariaValueNow = Math.round(100 * processed / total);
       bar.firstElementChild.style.width = `${100 * processed / total}%`;
-      say(`${number(processed)} of ${number(total)} tokens of the prompt are read${left > 2000 ? `, ${duration(left)} left` : ""}.`);
+      say(`${number(processed)} of ${number(total)} tokens of the prompt are read${left(took, processed - cache, total - processed)}.`);
     }));
     const u = out.usage, cut = out.reason === "length";
     const speed = u.eviction.tokens_per_s ? `${number(u.eviction.tokens_per_s)} tokens/s` : `${u.completion_tokens} tokens`;
@@ -277,8 +276,9 @@ async function send() {
   if (!out.usage) return;
   const follow = atEnd();
   const u = out.usage, e = u.eviction;
-  record.kept = {entries: e.kept_entries, of: u.prompt_tokens, tokens: e.tokens, facts: `${memory(e)}; ${number(e.read_entries)} entries read a step; ` +
-    `prompt in ${duration(e.prefill_ms)}, ${u.prompt_tokens_details.cached_tokens} of its tokens cached`};
+  const short = !whole && !behind && u.prompt_tokens < defaults.full_below ? `Prompts of fewer than ${number(defaults.full_below)} tokens stay whole. ` : "";
+  record.kept = {entries: e.kept_entries, of: u.prompt_tokens, tokens: e.tokens, facts: `${short}${memory(e)}; ${number(e.read_entries)} entries read a step; ` +
+    `prompt in ${duration(e.prefill_ms)}, ${number(u.prompt_tokens_details.cached_tokens)} of its tokens cached`};
   showRecord(turn, record.kept);
   keep(record);
   if (follow) scrollToEnd();
@@ -410,10 +410,11 @@ async function give(title, text) {
   setBusy(true);
   say("The document is being compressed.");
   let made = null;
+  const began = performance.now();
   try {
     for await (const part of events("/v1/contexts", {model, text, stream: true, ttl: 24 * 60 * 60, eviction: {...chosen(), kept: true}}, running.signal)) {
       if (part.object === "context") made = part;
-      else showAmount(view, `${number(part.tokens_done)} of ${number(part.tokens)} tokens have run`, part.tokens_done / part.tokens, "progressbar");
+      else showAmount(view, `${number(part.tokens_done)} of ${number(part.tokens)} tokens have run${left(performance.now() - began, part.tokens_done, part.tokens - part.tokens_done)}`, part.tokens_done / part.tokens, "progressbar");
     }
     doc = {name: made.name, text};
     showKept(view, made.kept_entries, made.tokens, `${number(made.tokens)} tokens in ${duration(made.prefill_ms)}; ${memory(made)}; its name is ${made.name}`);
@@ -476,7 +477,7 @@ function showAmount(kept, text, share, role = "img") {
 
 function showKept(kept, entries, of, facts) {
   kept.classList.add("ready");
-  showAmount(kept, `${number(entries)} of ${of} entries per head (${Math.round(100 * entries / of)}%)`, entries / of);
+  showAmount(kept, `${number(entries)} of ${number(of)} entries per head (${Math.round(100 * entries / of)}%)`, entries / of);
   kept.querySelector(".facts").textContent = facts;
 }
 
@@ -497,6 +498,8 @@ function showTokens(tokens, kept) {
 }
 
 const number = x => x.toLocaleString("en", {maximumFractionDigits: x < 100 ? 1 : 0});
+// left is how much longer something takes of which a part is done, once there is a second to tell it by.
+const left = (took, done, rest) => took >= 1000 && done > 0 && took * rest / done > 2000 ? `, ${duration(took * rest / done)} left` : "";
 const duration = ms => ms < 1000 ? `${number(ms)} ms` : `${number(ms / 1000)} s`;
 
 function bytes(n) {
