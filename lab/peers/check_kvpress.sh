@@ -4,7 +4,7 @@
 #
 #   ./lab/peers/check_kvpress.sh [--example FOLDER] [pytest's arguments]
 #
-# --example  folder of Qwen2.5-Coder-0.5B-Instruct: the example alone; 39 s of processor time, 4 min 22 s on two cores at a load of 17
+# --example  folder of Qwen2.5-Coder-0.5B-Instruct: the example alone; 18 s of processor time on two cores
 # GLIMPSE_PRESS_VENV is the folder of the Python environment. Exits with 77 where PyPI is out of reach.
 set -euo pipefail
 source "$(dirname "$0")/../../scripts/common.sh"
