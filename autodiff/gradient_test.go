@@ -369,7 +369,7 @@ func (c *opGraph) fill(b kernels.Backend, n, stays int, read []Node) {
 	behind := 0
 	if stays != 0 {
 		behind = 2
-		c.sample.Answer = &Answer{Tokens: make([]int32, behind), Staying: max(0, stays), Past: func(b kernels.Backend, memory *kernels.Arena, layer int, _ *kernels.Tensor) []kernels.KV {
+		c.sample.Answer = &Behind{Tokens: make([]int32, behind), Staying: max(0, stays), Past: func(b kernels.Backend, memory *kernels.Arena, layer int, _ *kernels.Tensor) []kernels.KV {
 			kept := make([][]int32, kvHeads) // heads keep numbers of their own
 			for h := range kept {
 				for j := h; j < n; j += h + 2 {

@@ -49,11 +49,11 @@ type Sample struct {
 	KeyRoPE   []*kernels.RoPETable // the same ones but where queries are scaled by their positions
 	Targets   []*kernels.Tensor    // per layer [heads, entries], logarithms of attention; nil of layers without keys and values
 	States    [][]*kernels.Tensor  // per layer, what a recurrent one knows of the prompt; nil of others
-	Answer    *Answer              // nil: the rows run alone
+	Answer    *Behind              // nil: the rows run alone
 }
 
-// Answer is what runs behind the rows. It attends to an evicted cache and to the last rows.
-type Answer struct {
+// Behind is what runs behind the rows. It attends to an evicted cache and to the last rows.
+type Behind struct {
 	Tokens   []int32         // always as many
 	From, To int             // of them, those whose next token is compared
 	Teacher  *kernels.Tensor // [tokens, hidden], what the head reads of them with the whole cache

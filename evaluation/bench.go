@@ -133,7 +133,7 @@ const (
 type outcome struct {
 	promptTokens int
 	prompt       string     // as the model reads it
-	answers      [][]Answer // [cell][turn]
+	answers      [][]Output // [cell][turn]
 	measures     []Measures // [cell]
 	errs         []error    // [cell], nil where there is none
 	prefill      time.Duration
@@ -143,7 +143,7 @@ type outcome struct {
 // answerSample runs a sample. Its prompt is observed in one pass for all cells, then caches are
 // evicted, and decoded in batches.
 func (b *Bench) answerSample(ctx context.Context, s *Sample) (*outcome, error) {
-	out := &outcome{answers: make([][]Answer, len(b.Cells)), measures: make([]Measures, len(b.Cells)), errs: make([]error, len(b.Cells))}
+	out := &outcome{answers: make([][]Output, len(b.Cells)), measures: make([]Measures, len(b.Cells)), errs: make([]error, len(b.Cells))}
 	if s.Measure != nil {
 		measures, err := s.Measure(ctx, b)
 		if err == nil && len(measures) != len(b.Cells) {

@@ -20,7 +20,7 @@ type conversation struct {
 	forced   []int32 // the full cache's answer; nil: it is not run
 	measures Measures
 
-	answersOfFull []Answer  // to the questions about a context; nil: they are not run
+	answersOfFull []Output  // to the questions about a context; nil: they are not run
 	nlls          []float64 // of those that were run
 
 	session *eviction.Session
@@ -28,7 +28,7 @@ type conversation struct {
 	forcing bool
 	read    eviction.Traffic
 	said    int
-	answers []Answer
+	answers []Output
 	err     error
 }
 
@@ -187,7 +187,7 @@ func (c *conversation) reread(ids []int32) ([]int32, error) {
 
 // answered takes down the answer of a turn.
 func (c *conversation) answered(a *engine.Answer) {
-	c.answers = append(c.answers, Answer{Text: a.Text(), IDs: a.Tokens(), Ended: a.Ended()})
+	c.answers = append(c.answers, Output{Text: a.Text(), IDs: a.Tokens(), Ended: a.Ended()})
 	c.said += len(a.Tokens())
 	c.read = c.read.Plus(c.session.Traffic)
 	c.turn++

@@ -108,7 +108,7 @@ type Sample struct {
 	References []string
 	// Score rates one answer for each turn, in [0, 1] unless the metric's name says
 	// otherwise. It is nil where there is no reference.
-	Score func(ctx context.Context, answers []Answer) (Scores, error)
+	Score func(ctx context.Context, answers []Output) (Scores, error)
 	// Measure takes the place of answering, for tasks that measure something else. It
 	// returns the measures of every cell, in the order of b.Cells, on a prompt of so many Tokens.
 	Measure func(ctx context.Context, b *Bench) ([]Measures, error)
@@ -132,7 +132,7 @@ type Turn struct {
 	// Prompt is the whole prompt of the first turn, and what is appended after the answers
 	// so far in later ones, or, where whole, the whole conversation once more, another way.
 	// Setting.Encode and model.EncodeTurn make it of text.
-	Prompt func(ctx context.Context, answers []Answer) (ids []int32, whole bool, err error)
+	Prompt func(ctx context.Context, answers []Output) (ids []int32, whole bool, err error)
 	MaxNew int      // most tokens of the answer
 	Stop   []string // texts that end an answer, which they are not part of
 	// SkipLeading: those that an answer begins with do not end it, and stay in it.
@@ -140,12 +140,12 @@ type Turn struct {
 }
 
 // Fixed is the prompt of a turn that does not depend on answers.
-func Fixed(ids []int32) func(context.Context, []Answer) ([]int32, bool, error) {
-	return func(context.Context, []Answer) ([]int32, bool, error) { return ids, false, nil }
+func Fixed(ids []int32) func(context.Context, []Output) ([]int32, bool, error) {
+	return func(context.Context, []Output) ([]int32, bool, error) { return ids, false, nil }
 }
 
-// Answer is what a model said.
-type Answer struct {
+// Output is what a model said.
+type Output struct {
 	Text  string // "" for a model without a tokenizer
 	IDs   []int32
 	Ended bool // with an end token or a stop text, not at the limit

@@ -80,10 +80,10 @@ func (a *answer) say(ctx context.Context, r *runner.Runner, cache *kvcache.Cache
 }
 
 // behind is the answer as a graph runs it behind the rows. targets are the label's, by layer.
-func (a *answer) behind(m *model.Model, o *objective, prompt []int32, past [][]kernels.KV, targets []*kernels.Tensor) *autodiff.Answer {
+func (a *answer) behind(m *model.Model, o *objective, prompt []int32, past [][]kernels.KV, targets []*kernels.Tensor) *autodiff.Behind {
 	entries := len(prompt)
 	p := eviction.Prompt{Tokens: prompt, Entries: entries, Budget: max(2*eviction.StayingRows, int(a.share*float64(entries))), Context: !o.label.Response, Config: &m.Config}
-	return &autodiff.Answer{
+	return &autodiff.Behind{
 		Tokens: a.tokens, From: a.from, To: a.to, Teacher: a.teacher, Staying: o.policy.Method.Plan(p).Staying,
 		Past: func(b kernels.Backend, memory *kernels.Arena, layer int, scores *kernels.Tensor) []kernels.KV {
 			if o.scored {

@@ -14,8 +14,8 @@ import (
 	"glimpse/model"
 )
 
-// Plan is what a run will take.
-type Plan struct {
+// RunPlan is what a run will take.
+type RunPlan struct {
 	Model    string        `json:"model"`
 	Prompt   int           `json:"prompt_tokens"`   // of the longest prompt
 	Response int           `json:"response_tokens"` // of the longest response
@@ -117,14 +117,14 @@ const (
 // numbers, and times are those of the chip, which is measured. A sweep has a configuration per pass, which differ in nothing but
 // their adapters: times add up, memory is that of the pass that needs most, and passes whose adapters are of
 // the same shapes are counted once.
-func NewPlan(ctx context.Context, m *model.Model, passes []Config, o PlanOptions) (*Plan, error) {
+func NewPlan(ctx context.Context, m *model.Model, passes []Config, o PlanOptions) (*RunPlan, error) {
 	h100, err := costmodel.Chips.Lookup(h100Name)
 	if err != nil {
 		return nil, err
 	}
 	p := &planner{ctx: ctx, m: m, here: costmodel.ChipOf(m), h100: h100, counts: make(map[string]stepCount)}
 	var (
-		plan       *Plan // of the pass that needs most memory
+		plan       *RunPlan // of the pass that needs most memory
 		most       Config
 		here, over float64
 		adapters   []PlanAdapter
@@ -200,12 +200,12 @@ func (p *planner) seconds(c Config, o PlanOptions, longest stepCount, cacheDType
 }
 
 // plan is the plan of a valid configuration, without changes. Where peaks are not looked for, and not known, its memory is close.
-func (p *planner) plan(c Config, o PlanOptions, cacheDType string, peaks bool) (*Plan, error) {
+func (p *planner) plan(c Config, o PlanOptions, cacheDType string, peaks bool) (*RunPlan, error) {
 	m := p.m
 	if o.Prompt+o.Response > m.Config.MaxPositions {
 		return nil, fmt.Errorf("train plan: %d prompt and %d response tokens, want at most %d together: %w", o.Prompt, o.Response, m.Config.MaxPositions, model.ErrContext)
 	}
-	out := &Plan{Model: m.Name, Prompt: o.Prompt, Response: o.Response, Workers: c.concurrency(m)}
+	out := &RunPlan{Model: m.Name, Prompt: o.Prompt, Response: o.Response, Workers: c.concurrency(m)}
 	n, err := p.count(c, o, cacheDType, false, peaks)
 	if err != nil {
 		return nil, err

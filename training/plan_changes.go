@@ -19,19 +19,19 @@ type PlanChange struct {
 }
 
 // TooLong tells that the run takes longer than people wait.
-func (p *Plan) TooLong() bool { return p.Time.TotalSeconds > patience.Seconds() }
+func (p *RunPlan) TooLong() bool { return p.Time.TotalSeconds > patience.Seconds() }
 
 // Fits tells that the run has the memory it needs, as far as is known.
-func (p *Plan) Fits() bool { return p.Available == 0 || p.Memory.Total <= p.Available }
+func (p *RunPlan) Fits() bool { return p.Available == 0 || p.Memory.Total <= p.Available }
 
 // changes are what to change in a run that takes too long or does not fit, in the order of
 // what they cost its result.
-func (p *planner) changes(plan *Plan, c Config, o PlanOptions) (out []PlanChange, err error) {
+func (p *planner) changes(plan *RunPlan, c Config, o PlanOptions) (out []PlanChange, err error) {
 	add := func(c Config, o PlanOptions, cacheDType, format string, args ...any) {
 		if err != nil {
 			return
 		}
-		var changed *Plan
+		var changed *RunPlan
 		if changed, err = p.plan(c, o, cacheDType, false); err == nil {
 			out = append(out, PlanChange{fmt.Sprintf(format, args...), changed.Time.TotalSeconds * p.relative, changed.Memory.Total})
 		}

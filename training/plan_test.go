@@ -71,7 +71,7 @@ func TestPlanScales(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := func(prompt int, change func(c *training.Config)) *training.Plan {
+	plan := func(prompt int, change func(c *training.Config)) *training.RunPlan {
 		c := both(10)
 		change(&c)
 		p, err := training.NewPlan(context.Background(), shapes, []training.Config{c}, training.PlanOptions{Prompt: prompt, Response: 8})
@@ -81,7 +81,7 @@ func TestPlanScales(t *testing.T) {
 		return p
 	}
 	// The time alone says how busy the machine was, too.
-	work := func(p *training.Plan) float64 { return p.Time.StepSeconds * p.Time.GFLOPS }
+	work := func(p *training.RunPlan) float64 { return p.Time.StepSeconds * p.Time.GFLOPS }
 	base := plan(128, func(*training.Config) {})
 	long := plan(512, func(*training.Config) {})
 	many := plan(128, func(c *training.Config) {

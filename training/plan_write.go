@@ -11,7 +11,7 @@ import (
 )
 
 // Write prints a plan for people, of a configuration or the first one of a sweep.
-func (p *Plan) Write(w io.Writer, c *Config) error {
+func (p *RunPlan) Write(w io.Writer, c *Config) error {
 	columns := tables.Columns(w)
 	say := func(format string, a ...any) { fmt.Fprintln(w, tables.Wrap(fmt.Sprintf(format, a...), columns)) }
 	say("on this machine %s; on one H100 about %s (computed)", span(p.Time.TotalSeconds), span(p.H100.TotalSeconds))

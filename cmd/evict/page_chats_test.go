@@ -152,6 +152,7 @@ func TestServePageGoesOnInABrowser(t *testing.T) {
 		return fields{"choices": []any{}, "prompt_progress": fields{"total": 400, "cache": 0, "processed": n, "time_ms": 4000 * n / 400}}
 	}
 	p.Eval(`window.read = []; new MutationObserver(() => read.push(document.querySelector("#status").textContent)).observe(document.querySelector("#status"), {childList: true});
+		document.querySelector("#policy").value = "snapkv"; document.querySelector("#policy").dispatchEvent(new Event("change"));
 		document.querySelector("#system").value = "Be short."; document.querySelector("#temperature").value = "0.5"; document.querySelector("#most-tokens").value = "7"; 0`, nil)
 	p.answer(progress(100), progress(400), said(fields{"content": "one two"}, "length"), usageOfPage)
 	p.send("count", 1)
@@ -172,6 +173,13 @@ func TestServePageGoesOnInABrowser(t *testing.T) {
 	if got := request(); got != `[[{"role":"system","content":"Be short."},{"role":"user","content":"count"}],0.5,7,null,true]` {
 		t.Errorf("sent %s", got)
 	}
+	p.open(1280) // as after a reload
+	p.Until(`document.querySelector(".go-on")?.hidden === false`)
+	var offered bool
+	if p.Eval(`!!document.querySelector(".compare.ready")`, &offered); !offered {
+		t.Error("after a reload the full cache is not offered")
+	}
+	p.Eval(`document.querySelector("#temperature").value = "0.5"; document.querySelector("#most-tokens").value = "7"; 0`, nil)
 	p.answer(said(fields{"content": " three"}, "stop"), usageOfPage)
 	p.Eval(`document.querySelector(".go-on").click()`, nil)
 	p.Until(`document.querySelector("#stop").disabled && document.querySelector(".answered").textContent === "one two three"`)

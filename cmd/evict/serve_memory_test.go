@@ -27,7 +27,7 @@ func TestServeMemoryIsBounded(t *testing.T) {
 		return fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"max_tokens":64%s}`, words, more)
 	}
 	const kept = `,"ignore_eos":true,"eviction":{"policy":"full"}`
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name   string
 		memory int64
 		path   string
@@ -41,6 +41,9 @@ func TestServeMemoryIsBounded(t *testing.T) {
 		{"bodies that remain while they are answered", 64 << 20, "/v1/chat/completions", same(24, chat("never karl lantern", `,"ignore_eos":true,"metadata":{"x":"`+words+`"}`)), http.StatusOK},
 		{"prompts", 64 << 20, "/v1/chat/completions", same(14, chat(words[:19*200], kept)), http.StatusOK},
 	} {
+		if testing.Short() && i%2 == 1 {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			p, url, _ := serveProgram(t, "--memory", bytesize.Size(c.memory).String(), "--queue", "32", "--max-num-seqs", "4")
 			config := serving.Config{Memory: c.memory, MaxBody: 8 << 20, Rows: 4, Queue: 32}

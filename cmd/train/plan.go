@@ -81,7 +81,7 @@ Lengths are those of the data, of the synthetic tasks, or of --prompt-tokens and
 			if asJSON {
 				return cli.WriteJSON(cmd, struct {
 					Schema string `json:"schema"`
-					*training.Plan
+					*training.RunPlan
 				}{"glimpse.plan/1", p})
 			}
 			return p.Write(cmd.OutOrStdout(), &passes[0])

@@ -118,14 +118,14 @@ func TestPlannedMemoryIsUsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			// How much of the program's file is resident depends on the page cache: by some megabytes, of which a
 			// busy machine may have other ones from run to run. One of three tries has to be right.
-			var p training.Plan
+			var p training.RunPlan
 			var planned, used float64
 			for try := range 3 {
 				out, err := asCommand(append([]string{"plan", "--preset", "lookaheadkv", "--json"}, args...)...).Output()
 				if err != nil {
 					t.Fatal(err)
 				}
-				p = training.Plan{}
+				p = training.RunPlan{}
 				if err := json.Unmarshal(out, &p); err != nil {
 					t.Fatal(err)
 				}

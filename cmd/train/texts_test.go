@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,22 +51,30 @@ func TestAnotherScorerOnResume(t *testing.T) {
 	dir := t.TempDir()
 	text := writeFile(t, "text.txt", strings.Repeat("anna lamp harbor anna calls bruno\n", 600))
 	common := []string{"--data", text, "--label", "context-mean", "--batch", "1", "--rows", "2", "--shortest", "130", "--longest", "140"}
-	scorer, seed := filepath.Join(dir, "scorer"), func(seed string) {
-		mustExecute(t, append([]string{"lookahead", "--steps", "1", "--seed", seed, "--out", filepath.Join(dir, "scorer"), "--replace"}, common...)...)
+	scorer := filepath.Join(dir, "scorer")
+	seed := func(seed, out string) {
+		mustExecute(t, append([]string{"lookahead", "--steps", "1", "--seed", seed, "--out", filepath.Join(dir, out)}, common...)...)
+	}
+	rename := func(from, to string) {
+		if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	run := func(steps string, more ...string) error {
 		_, _, err := execute(t, t.Context(), append(append([]string{"restore", "--scorer", scorer, "--steps", steps, "--out", filepath.Join(dir, "stays"), "--checkpoint", filepath.Join(dir, "state"), "--replace"}, common...), more...)...)
 		return err
 	}
-	seed("1")
+	seed("1", "scorer")
 	if err := run("1"); err != nil {
 		t.Fatal(err)
 	}
-	seed("2")
+	rename("scorer", "first")
+	seed("2", "scorer")
 	if err := run("2", "--resume"); err == nil || !strings.Contains(err.Error(), "scorer "+scorer) {
 		t.Errorf("another scorer: %v", err)
 	}
-	seed("1")
+	rename("scorer", "second")
+	rename("first", "scorer")
 	if err := run("2", "--resume"); err != nil {
 		t.Errorf("the same scorer: %v", err)
 	}

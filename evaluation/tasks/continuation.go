@@ -114,7 +114,7 @@ func (c *continuation) promptSample(ctx context.Context, p prompt) (*evaluation.
 		cut = (len(answer) + 1) / 2
 	}
 	before := answer[:len(answer)-cut]
-	return oneTurn(slices.Concat(ids, before), whole-len(before), nil, p.references, func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+	return oneTurn(slices.Concat(ids, before), whole-len(before), nil, p.references, func(_ context.Context, answers []evaluation.Output) (evaluation.Scores, error) {
 		said := slices.Concat(before, answers[0].IDs)
 		if c.synthetic {
 			right := 0.0

@@ -52,7 +52,7 @@ func (d *conversation) templated() bool { return !d.setting.Raw && d.setting.Mod
 func (d *conversation) turnsAfter(first []int32) []evaluation.Turn {
 	out := []evaluation.Turn{{Prompt: evaluation.Fixed(first), MaxNew: d.maxNew}}
 	for i := range d.users[1:] {
-		out = append(out, evaluation.Turn{MaxNew: d.maxNew, Prompt: func(ctx context.Context, answers []evaluation.Answer) ([]int32, bool, error) {
+		out = append(out, evaluation.Turn{MaxNew: d.maxNew, Prompt: func(ctx context.Context, answers []evaluation.Output) ([]int32, bool, error) {
 			return d.nextTurn(ctx, i+1, answers)
 		}})
 	}
@@ -60,7 +60,7 @@ func (d *conversation) turnsAfter(first []int32) []evaluation.Turn {
 }
 
 // nextTurn is what the turn adds to the answers so far, or the whole conversation.
-func (d *conversation) nextTurn(ctx context.Context, turn int, answers []evaluation.Answer) (ids []int32, whole bool, err error) {
+func (d *conversation) nextTurn(ctx context.Context, turn int, answers []evaluation.Output) (ids []int32, whole bool, err error) {
 	if !d.templated() {
 		ids, err := d.setting.Model.Tokenizer.Encode("\n\n"+d.users[turn], false)
 		if err != nil {

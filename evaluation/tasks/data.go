@@ -205,7 +205,7 @@ func (d *ownData) recordSample(ctx context.Context, r *datasets.Record) (*evalua
 	sample.References = r.References
 	sample.Score = d.against(ref)
 	if r.Unanswerable {
-		sample.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+		sample.Score = func(_ context.Context, answers []evaluation.Output) (evaluation.Scores, error) {
 			scores := make(evaluation.Scores, len(d.names))
 			for _, name := range d.names {
 				scores[name] = scoring.Unanswerable(answers[0].Text)

@@ -210,7 +210,7 @@ func TestDataMetric(t *testing.T) {
 			if samples.Metric != c.metric || samples.Count != strings.Count(c.rows, "\n") {
 				t.Errorf("metric %s of %d samples, want %s of %d", samples.Metric, samples.Count, c.metric, strings.Count(c.rows, "\n"))
 			}
-			got, err := all[0].sample.Score(t.Context(), []evaluation.Answer{{Text: "It is Paris in France."}})
+			got, err := all[0].sample.Score(t.Context(), []evaluation.Output{{Text: "It is Paris in France."}})
 			if err != nil || !maps.EqualFunc(got, c.scores, func(a, b float64) bool { return math.Abs(a-b) < 1e-12 }) {
 				t.Errorf("scores %v, %v, want %v", got, err, c.scores)
 			}

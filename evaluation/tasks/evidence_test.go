@@ -67,7 +67,7 @@ func decoded(t *testing.T, m *model.Model, ids []int32) string {
 // metricOf is the only metric that a sample is scored with.
 func metricOf(s *evaluation.Sample, t *testing.T) string {
 	t.Helper()
-	scores, err := s.Score(t.Context(), []evaluation.Answer{{}})
+	scores, err := s.Score(t.Context(), []evaluation.Output{{}})
 	if err != nil || len(scores) != 1 {
 		t.Fatalf("%v, %v", scores, err)
 	}

@@ -223,14 +223,14 @@ func (r rater) scores(text string, ref scoring.Reference) (evaluation.Scores, er
 }
 
 // against is Sample.Score of a sample of one turn.
-func (r rater) against(ref scoring.Reference) func(context.Context, []evaluation.Answer) (evaluation.Scores, error) {
-	return func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+func (r rater) against(ref scoring.Reference) func(context.Context, []evaluation.Output) (evaluation.Scores, error) {
+	return func(_ context.Context, answers []evaluation.Output) (evaluation.Scores, error) {
 		return r.scores(answers[0].Text, ref)
 	}
 }
 
 // oneTurn is a sample of one prompt with the references of its answer.
-func oneTurn(prompt []int32, maxNew int, stop, references []string, score func(context.Context, []evaluation.Answer) (evaluation.Scores, error)) *evaluation.Sample {
+func oneTurn(prompt []int32, maxNew int, stop, references []string, score func(context.Context, []evaluation.Output) (evaluation.Scores, error)) *evaluation.Sample {
 	return &evaluation.Sample{
 		Turns: []evaluation.Turn{{Prompt: evaluation.Fixed(prompt), MaxNew: maxNew, Stop: stop}},
 		Score: score, References: references,

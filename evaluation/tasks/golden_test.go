@@ -128,7 +128,7 @@ func TestBenchmarksEqualTheirPrograms(t *testing.T) {
 							answer = answer[:len(answer)-len(strings.TrimLeft(answer, "\n"))+at]
 						}
 					}
-					scores, err := sample.Score(t.Context(), []evaluation.Answer{{Text: answer}})
+					scores, err := sample.Score(t.Context(), []evaluation.Output{{Text: answer}})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -107,7 +107,7 @@ func openGSM8KChat(ctx context.Context, s *evaluation.Setting, _ string) (*evalu
 		if err != nil {
 			return nil, err
 		}
-		return oneTurn(ids, t.most, nil, []string{p.answer}, func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+		return oneTurn(ids, t.most, nil, []string{p.answer}, func(_ context.Context, answers []evaluation.Output) (evaluation.Scores, error) {
 			score := 0.0
 			if got, ok := finalNumber(answers[0].Text); ok && got == want {
 				score = 1

@@ -217,7 +217,7 @@ func (h *helmet) rowSample(ctx context.Context, row datasets.Row) (*evaluation.S
 	if err != nil {
 		return nil, err
 	}
-	return oneTurn(ids, most, h.stop, references, func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+	return oneTurn(ids, most, h.stop, references, func(_ context.Context, answers []evaluation.Output) (evaluation.Scores, error) {
 		return score(answers[0].Text)
 	}), nil
 }

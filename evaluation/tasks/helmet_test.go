@@ -113,7 +113,7 @@ func TestQampari(t *testing.T) {
 		{" , . ", 0, 0, 0},
 	}
 	for _, c := range cases {
-		scores, err := all[0].sample.Score(t.Context(), []evaluation.Answer{{Text: c.answer}})
+		scores, err := all[0].sample.Score(t.Context(), []evaluation.Output{{Text: c.answer}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -152,7 +152,7 @@ func promptText(t *testing.T, m *model.Model, s *evaluation.Sample) ([]int32, st
 // scoreOf rates one answer.
 func scoreOf(t *testing.T, s *evaluation.Sample, metric, answer string) float64 {
 	t.Helper()
-	scores, err := s.Score(t.Context(), []evaluation.Answer{{Text: answer}})
+	scores, err := s.Score(t.Context(), []evaluation.Output{{Text: answer}})
 	if err != nil {
 		t.Fatal(err)
 	}

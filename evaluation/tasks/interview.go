@@ -71,7 +71,7 @@ func (b *interview) dialogue(context string, questions []contextQuestion) *conve
 // tells what eviction has cost the later ones.
 func (b *interview) asked(turns []evaluation.Turn, questions []contextQuestion) *evaluation.Sample {
 	references := listing.Map(questions, func(q contextQuestion) string { return strings.Join(q.answer, " | ") })
-	return &evaluation.Sample{Turns: turns, References: references, Score: func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+	return &evaluation.Sample{Turns: turns, References: references, Score: func(_ context.Context, answers []evaluation.Output) (evaluation.Scores, error) {
 		scores := evaluation.Scores{}
 		sum := 0.0
 		for i, q := range questions {

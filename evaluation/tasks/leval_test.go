@@ -41,7 +41,7 @@ func TestLEval(t *testing.T) {
 			t.Errorf("asks %q", text)
 		}
 		for answers, want := range map[[2]string]float64{{"B", "A."}: 1, {"The answer is (B)", "B"}: 0.5, {"both", "**A**: z"}: 0.5, {"", "b"}: 0} {
-			got, err := x.Score(t.Context(), []evaluation.Answer{{Text: answers[0]}, {Text: answers[1]}})
+			got, err := x.Score(t.Context(), []evaluation.Output{{Text: answers[0]}, {Text: answers[1]}})
 			if err != nil || got["accuracy"] != want {
 				t.Errorf("%q: %v, error %v, want %v", answers, got, err, want)
 			}

@@ -75,7 +75,7 @@ func TestLongBenchOptions(t *testing.T) {
 	}
 	// A class is needed to score, and its absence is that sample's error.
 	_, all = makeAll(t, "longbench", "trec", with())
-	if _, err := all[0].sample.Score(t.Context(), []evaluation.Answer{{Text: "x"}}); err == nil || !strings.Contains(err.Error(), "classes") {
+	if _, err := all[0].sample.Score(t.Context(), []evaluation.Output{{Text: "x"}}); err == nil || !strings.Contains(err.Error(), "classes") {
 		t.Errorf("error %v, want one about the classes", err)
 	}
 }

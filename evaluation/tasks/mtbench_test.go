@@ -64,7 +64,7 @@ func TestMTBench(t *testing.T) {
 			t.Errorf("%s: %+v", name, sample)
 		}
 		_, first := promptText(t, m, sample)
-		ids, _, err := sample.Turns[1].Prompt(t.Context(), []evaluation.Answer{{Text: "\n\nRoses are red. \n"}})
+		ids, _, err := sample.Turns[1].Prompt(t.Context(), []evaluation.Output{{Text: "\n\nRoses are red. \n"}})
 		if err != nil {
 			t.Fatal(err)
 		}

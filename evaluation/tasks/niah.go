@@ -166,7 +166,7 @@ func (n *niah) sample(ctx context.Context, length, maxNew int, depth float64, i 
 		Turns:    []evaluation.Turn{{Prompt: evaluation.Fixed(ids), MaxNew: maxNew}},
 		Evidence: standingText(n.setting.Model, ids, hidden.answer), References: []string{hidden.answer},
 		Groups: []evaluation.Group{{Key: "length", Value: strconv.Itoa(length)}, {Key: "depth", Value: formatDepth(depth)}},
-		Score: func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+		Score: func(_ context.Context, answers []evaluation.Output) (evaluation.Scores, error) {
 			score, err := n.rate.Score(answers[0].Text, scoring.Reference{Answers: []string{hidden.answer}})
 			return evaluation.Scores{n.metric: score}, err
 		},

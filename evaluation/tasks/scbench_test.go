@@ -43,8 +43,8 @@ func TestSCBench(t *testing.T) {
 					if "lengths="+fmt.Sprint(len(ids)) != lengths {
 						t.Errorf("%d tokens", len(ids))
 					}
-					said := []evaluation.Answer{{Text: " first\n"}, {Text: "second"}}
-					var right []evaluation.Answer
+					said := []evaluation.Output{{Text: " first\n"}, {Text: "second"}}
+					var right []evaluation.Output
 					for turn := range a.sample.Turns {
 						more, _, err := a.sample.Turns[turn].Prompt(t.Context(), said[:turn])
 						if err != nil {
@@ -57,7 +57,7 @@ func TestSCBench(t *testing.T) {
 						if turn > 0 && (len(text) > 500 || strings.Contains(text, "first") || strings.Contains(text, "second")) {
 							t.Errorf("turn %d adds %q", turn+1, text)
 						}
-						right = append(right, evaluation.Answer{Text: scAnswer(t, task, context, text)})
+						right = append(right, evaluation.Output{Text: scAnswer(t, task, context, text)})
 					}
 					scores, err := a.sample.Score(t.Context(), right)
 					if err != nil || scores[scMetric] != 1 || scores[scMetric+"_turn_3"] != 1 || len(scores) != 4 {
@@ -124,14 +124,14 @@ func TestSCBenchFiles(t *testing.T) {
 	if _, text := promptText(t, m, all[0].sample); text != "Read the book and answer the question. Be very concise in your answer.\n\nA book.\n\nQuestion: Who?\nAnswer:" {
 		t.Errorf("prompt %q", text)
 	}
-	ids, _, err := all[0].sample.Turns[1].Prompt(t.Context(), []evaluation.Answer{{Text: "x"}})
+	ids, _, err := all[0].sample.Turns[1].Prompt(t.Context(), []evaluation.Output{{Text: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if text, _ := m.Tokenizer.Decode(ids, true); text != "\n\nQuestion: Where?\nAnswer:" {
 		t.Errorf("second turn %q", text)
 	}
-	if scores, err := all[0].sample.Score(t.Context(), []evaluation.Answer{{Text: "It is ANNA."}, {Text: "Paris"}}); err != nil || scores[scMetric] != 0.5 {
+	if scores, err := all[0].sample.Score(t.Context(), []evaluation.Output{{Text: "It is ANNA."}, {Text: "Paris"}}); err != nil || scores[scMetric] != 0.5 {
 		t.Errorf("scores %v, %v", scores, err)
 	}
 	for i, want := range map[int]string{1: `:2: field "multi_turns": got no turns`, 2: `:3: field "multi_turns.0.answer": missing`} {
@@ -186,7 +186,7 @@ func TestSCBenchRewrittenHistory(t *testing.T) {
 			if p.Policy == "snapkv" {
 				cell = policies[1].Configured
 			}
-			var said []evaluation.Answer
+			var said []evaluation.Output
 			for turn, answer := range p.Answers {
 				ids, whole, err := sample.Turns[turn].Prompt(t.Context(), said)
 				if err != nil || len(ids) < 2000 || turn > 0 && !whole {
@@ -203,7 +203,7 @@ func TestSCBenchRewrittenHistory(t *testing.T) {
 				if want, err := m.Tokenizer.Decode(tokens, true); err != nil || answer != want {
 					t.Errorf("%s: turn %d answers %q, the whole conversation %q, %v", p.Policy, turn+1, answer, want, err)
 				}
-				said = append(said, evaluation.Answer{Text: answer})
+				said = append(said, evaluation.Output{Text: answer})
 			}
 		}
 	}
@@ -233,7 +233,7 @@ func TestConversationOfCutPrompt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids, whole, err := turns[1].Prompt(t.Context(), []evaluation.Answer{{Text: " yes\n"}})
+	ids, whole, err := turns[1].Prompt(t.Context(), []evaluation.Output{{Text: " yes\n"}})
 	if err != nil || !whole {
 		t.Fatalf("whole is %v, %v", whole, err)
 	}

@@ -81,7 +81,7 @@ func syntheticSample(m *model.Model, e datasets.Example) *evaluation.Sample {
 			s.References = append(s.References, text)
 		}
 	}
-	s.Score = func(_ context.Context, answers []evaluation.Answer) (evaluation.Scores, error) {
+	s.Score = func(_ context.Context, answers []evaluation.Output) (evaluation.Scores, error) {
 		right := 1.0
 		for i, a := range answers {
 			if !a.Ended || !slices.Equal(a.IDs, want[i]) {

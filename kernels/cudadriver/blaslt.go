@@ -55,13 +55,13 @@ type Blas struct {
 	mu         sync.Mutex
 	candidates []string                  // that were not tried
 	handles    map[string]unsafe.Pointer // by context
-	plans      lru[planKey, *Plan]
+	plans      lru[planKey, *ProductPlan]
 }
 
 // OpenBlas loads cuBLASLt from $GLIMPSE_CUBLASLT, or else from where the loader, a
 // toolkit or a Python environment has it. The error lists what was tried.
 var OpenBlas = sync.OnceValues(func() (*Blas, error) {
-	b := &Blas{candidates: blasLibrary.candidates(), handles: make(map[string]unsafe.Pointer), plans: lru[planKey, *Plan]{most: maxPlans}}
+	b := &Blas{candidates: blasLibrary.candidates(), handles: make(map[string]unsafe.Pointer), plans: lru[planKey, *ProductPlan]{most: maxPlans}}
 	return b, b.loadLibrary(nil)
 })
 
@@ -107,13 +107,13 @@ func (b *Blas) Create(context cu.CUContext) error {
 }
 
 // Workspace is the device memory that Run needs, in bytes.
-func (p *Plan) Workspace() int {
+func (p *ProductPlan) Workspace() int {
 	defer runtime.KeepAlive(p)
 	return int(C.glimpse_blas_workspace(p.p))
 }
 
 // Run queues the product on a stream.
-func (p *Plan) Run(by Factors, a, b, c, workspace cu.DevicePtr, stream cu.Stream) error {
+func (p *ProductPlan) Run(by Factors, a, b, c, workspace cu.DevicePtr, stream cu.Stream) error {
 	handle := *(*unsafe.Pointer)(unsafe.Pointer(&stream)) // cu.Stream is this one field
 	code := C.glimpse_blas_run(p.p, C.float(by.Alpha), C.float(by.Beta), (*C.float)(pointer(by.Device)), pointer(a), pointer(b), pointer(c), pointer(workspace), handle)
 	runtime.KeepAlive(p)

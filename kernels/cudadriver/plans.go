@@ -14,8 +14,8 @@ import (
 	"gorgonia.org/cu"
 )
 
-// Plan is a product with its algorithm.
-type Plan struct{ p *C.glimpse_plan }
+// ProductPlan is a product with its algorithm.
+type ProductPlan struct{ p *C.glimpse_plan }
 
 // maxPlans are the plans that are kept, of all devices: for some fifty lengths of
 // prompts. Each has about a kilobyte on the host, and takes some 50 µs to make again.
@@ -35,7 +35,7 @@ var ErrNoAlgorithm = errors.New("not supported")
 // Plan chooses an algorithm for a product on the current context's device, always the same
 // one: where it was forgotten it is chosen again by the same rules. What a graph has
 // recorded of a plan stays when the plan goes.
-func (b *Blas) Plan(context cu.CUContext, p Product) (*Plan, error) {
+func (b *Blas) Plan(context cu.CUContext, p Product) (*ProductPlan, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	key := planKey{context.String(), p}
@@ -58,7 +58,7 @@ func (b *Blas) Plan(context cu.CUContext, p Product) (*Plan, error) {
 	if !ok {
 		return nil, fmt.Errorf("cuBLASLt %d: no handle for the context", b.Version)
 	}
-	plan := &Plan{}
+	plan := &ProductPlan{}
 	if code := C.glimpse_blas_plan(&plan.p, handle, &spec); code != 0 {
 		err := fmt.Errorf("cuBLASLt %d: no algorithm for %+v: status %d", b.Version, p, int(code))
 		if code == notSupported {

@@ -26,7 +26,7 @@ func TestPlansAreBounded(t *testing.T) {
 	if err := blas.Create(cu.CUContext{}); err != nil {
 		t.Fatal(err)
 	}
-	plan := func(n int) *cudadriver.Plan {
+	plan := func(n int) *cudadriver.ProductPlan {
 		p, err := blas.Plan(cu.CUContext{}, cudadriver.Product{M: n, N: 1, K: 1, LdA: n, LdB: 1, LdC: n, AlignA: 4, AlignB: 4, AlignC: 4})
 		if err != nil {
 			t.Fatal(err)

@@ -204,10 +204,10 @@ async function write(turn, title, asked, eviction, before = null) {
       bar.firstElementChild.style.width = `${100 * processed / total}%`;
       say(`${number(processed)} of ${number(total)} tokens of the prompt are read${left(took, processed - cache, total - processed)}.`);
     }));
-    const u = out.usage, cut = out.reason === "length";
+    const u = out.usage, short = out.reason === "length";
     const speed = u.eviction.tokens_per_s ? `${number(u.eviction.tokens_per_s)} tokens/s` : `${u.completion_tokens} tokens`;
-    out.facts = `${speed}, first after ${duration(out.first || u.eviction.prefill_ms)}${cut ? `. Cut at ${number(u.completion_tokens)} tokens` : ""}`;
-    say(cut ? `The answer is cut at ${number(u.completion_tokens)} tokens: "Go on" has it written further.` : "");
+    out.facts = `${speed}, first after ${duration(out.first || u.eviction.prefill_ms)}${short ? `. Cut at ${number(u.completion_tokens)} tokens` : ""}`;
+    say(short ? `The answer is cut at ${number(u.completion_tokens)} tokens: "Go on" has it written further.` : "");
   } catch (e) {
     const stopped = e.name === "AbortError";
     out.facts = stopped ? "stopped" : "failed";
@@ -218,11 +218,14 @@ async function write(turn, title, asked, eviction, before = null) {
     reading.hidden = true;
     const follow = atEnd();
     show(answer, out, true);
-    answer.querySelector(".go-on").hidden = !out.text || out.reason !== "length" && out.facts !== "stopped";
+    answer.querySelector(".go-on").hidden = !cut(out);
     if (follow) scrollToEnd();
   }
   return out;
 }
+
+// cut tells that an answer has an end that is not its own.
+const cut = ({text, reason, facts}) => !!text && (reason === "length" || facts === "stopped");
 
 function setBusy(busy) {
   $("log").setAttribute("aria-busy", busy);
@@ -240,11 +243,8 @@ function turnOf(text, behind) {
   return turn;
 }
 
-// askedWith is a conversation with the system prompt of the drawer before it, unless a document stands there.
-function askedWith(all) {
-  const system = $("system").value.trim();
-  return system && !doc ? [{role: "system", content: system}, ...all] : all;
-}
+// askedWith is a conversation with a system prompt before it.
+const askedWith = (system, all) => system ? [{role: "system", content: system}, ...all] : all;
 
 async function send() {
   const text = $("message").value.trim();
@@ -253,36 +253,45 @@ async function send() {
   $("hint").hidden = true;
   const turn = turnOf(text, !!doc);
   scrollToEnd();
-  const said = [...messages, {role: "user", content: text}], asked = askedWith(said), behind = doc;
+  const said = [...messages, {role: "user", content: text}], behind = doc;
   const whole = policy() === "full", eviction = doc ? {context: doc.name} : {...chosen(), kept: true};
-  const record = {asked: text, behind: !!doc, answers: [], kept: null};
+  const system = doc ? "" : $("system").value.trim(); // a document stands there
+  const record = {asked: text, behind: !!doc, system, eviction, answers: [], kept: null};
   const title = whole ? fullCache : `${policy()} at ${$("share").textContent}`;
-  let out = await write(turn, title, asked, eviction);
-  // take takes an answer down: that it was given anew, or goes on.
-  const take = () => {
-    messages = [...said, {role: "assistant", content: out.text, ...(out.thoughts && {reasoning_content: out.thoughts})}];
-    record.answers[0] = {title, text: out.text, thoughts: out.thoughts, facts: out.facts};
-    keep(record);
-  };
-  if (out.usage || out.text) take();
+  const out = await write(turn, title, askedWith(system, said), eviction);
+  if (out.usage || out.text) takeDown(record, said, title, out);
   else $("message").value ||= text; // to be sent again
+  if (out.usage) {
+    const follow = atEnd();
+    const u = out.usage, e = u.eviction;
+    const short = !whole && !behind && u.prompt_tokens < defaults.full_below ? `Prompts of fewer than ${number(defaults.full_below)} tokens stay whole. ` : "";
+    record.kept = {entries: e.kept_entries, of: u.prompt_tokens, tokens: e.tokens, facts: `${short}${memory(e)}; ${number(e.read_entries)} entries read a step; ` +
+      `prompt in ${duration(e.prefill_ms)}, ${number(u.prompt_tokens_details.cached_tokens)} of its tokens cached`};
+    showRecord(turn, record.kept);
+    keep(record);
+    if (follow) scrollToEnd();
+  }
+  if (record.answers.length) offerMore(turn, record, said, title, out);
+}
+
+// takeDown takes an answer down: that it was given anew, or goes on.
+function takeDown(record, said, title, out) {
+  messages = [...said, {role: "assistant", content: out.text, ...(out.thoughts && {reasoning_content: out.thoughts})}];
+  record.answers[0] = {title, text: out.text, thoughts: out.thoughts, facts: out.facts, cut: cut(out)};
+  keep(record);
+}
+
+// offerMore lets a turn's answer go on, and be given with the full cache, too. said ends with what was asked.
+function offerMore(turn, record, said, title, out) {
+  const asked = askedWith(record.system, said), behind = record.behind && doc;
   turn.querySelector(".go-on").onclick = async () => {
     if (running || turn !== $("log").lastElementChild) return say("A later message has followed: only the last answer goes on.", true);
-    const more = await write(turn, title, asked, eviction, out);
+    const more = await write(turn, title, asked, record.eviction, out);
     if (more.text === out.text) return;
     out = more;
-    take();
+    takeDown(record, said, title, out);
   };
-  if (!out.usage) return;
-  const follow = atEnd();
-  const u = out.usage, e = u.eviction;
-  const short = !whole && !behind && u.prompt_tokens < defaults.full_below ? `Prompts of fewer than ${number(defaults.full_below)} tokens stay whole. ` : "";
-  record.kept = {entries: e.kept_entries, of: u.prompt_tokens, tokens: e.tokens, facts: `${short}${memory(e)}; ${number(e.read_entries)} entries read a step; ` +
-    `prompt in ${duration(e.prefill_ms)}, ${number(u.prompt_tokens_details.cached_tokens)} of its tokens cached`};
-  showRecord(turn, record.kept);
-  keep(record);
-  if (follow) scrollToEnd();
-  if (whole) return;
+  if (!record.kept || title === fullCache || record.answers.length > 1) return;
   const compare = turn.querySelector(".compare");
   compare.classList.add("ready");
   compare.addEventListener("click", async () => {
@@ -320,11 +329,17 @@ async function openChat(kept) {
   messages = kept.messages;
   $("log").replaceChildren();
   $("hint").hidden = true;
-  for (const record of kept.turns) {
-    const turn = turnOf(record.asked, record.behind);
-    for (const a of record.answers) show(answerOf(turn, a.title), a, true);
+  kept.turns.forEach((record, i) => {
+    const turn = turnOf(record.asked, record.behind), [first] = record.answers.map(a => {
+      const answer = answerOf(turn, a.title);
+      show(answer, a, true);
+      return {...a, answer};
+    });
     if (record.kept) showRecord(turn, record.kept);
-  }
+    if (!first || !record.eviction || record.behind && doc?.name !== record.eviction.context) return;
+    offerMore(turn, record, messages.slice(0, 2 * i + 1), first.title, first);
+    first.answer.querySelector(".go-on").hidden = !first.cut || i + 1 < kept.turns.length;
+  });
   listChats();
   scrollToEnd();
   if (kept.document && doc?.name !== kept.document.name) say(`The document "${kept.document.title}" of this chat is not there: give it again to ask behind it.`);

@@ -187,11 +187,11 @@ type proxy struct {
 	decide func(r *http.Request) Fault
 
 	mu  sync.Mutex
-	log []Request
+	log []Call
 }
 
-// Request is one that the proxy has seen.
-type Request struct {
+// Call is one that the proxy has seen.
+type Call struct {
 	Name string // such as "PUT x?partNumber=2"
 	Time time.Time
 	Span string // its Range, if it asks for one
@@ -211,7 +211,7 @@ func newProxy(t *testing.T, target string) *proxy {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
-		p.log = append(p.log, Request{RequestName(r), time.Now(), r.Header.Get("Range")})
+		p.log = append(p.log, Call{RequestName(r), time.Now(), r.Header.Get("Range")})
 		f := Pass
 		if p.decide != nil {
 			f = p.decide(r)
@@ -322,7 +322,7 @@ func (p *proxy) Disturb(decide func(r *http.Request) Fault) {
 func (p *proxy) Count(start string) int { return len(p.Requests(start)) }
 
 // Requests are those that Count counts.
-func (p *proxy) Requests(start string) (list []Request) {
+func (p *proxy) Requests(start string) (list []Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.log {
