@@ -284,7 +284,7 @@ done
 
 if [ -n "$brief" ]; then
   for i in "${!names[@]}"; do
-    [[ ${names[i]} == README.md:* ]] || lines[i]=$(sed -E 's/--samples [0-9]{2,}/--samples 12/g; s/--steps [0-9]{2,}/--steps 5/g; s/--hidden [0-9]{3,}/--hidden 64/g' <<<"${lines[i]}")
+    [[ ${names[i]} == README.md:* ]] || lines[i]=$(sed -E 's/--samples [0-9]{2,}/--samples 8/g; s/--steps [0-9]+/--steps 2/g; s#train (run|sweep) scripts/examples/[a-z]+[.]yaml#& --set train.steps=2#; s/--hidden [0-9]{3,}/--hidden 64/g' <<<"${lines[i]}")
   done
 fi
 for i in "${!names[@]}"; do try "${names[i]}" "${lines[i]}"; done

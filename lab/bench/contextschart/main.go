@@ -67,7 +67,7 @@ func run() error {
 		p.Title.Text, p.X.Label.Text = title, "tokens of the prompt"
 		p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 		p.X.Tick.Marker = plot.ConstantTicks(ticks(lengths))
-		p.Y.Tick.Marker = plot.LogTicks{Prec: -1}
+		p.Y.Tick.Marker = plot.ConstantTicks(rateTicks())
 		p.Legend.Left, p.Legend.Top = true, false
 		p.Add(plotter.NewGrid())
 		for n, r := range append(slices.Clone(all), limit) {
@@ -89,6 +89,8 @@ func run() error {
 			p.Add(line, dots)
 			p.Legend.Add(r.name, line, dots)
 		}
+		p.Y.Min /= 3 // room for the legend
+		p.X.Max *= 1.05
 		half := vg.Length(i) * 5.5 * vg.Inch
 		p.Draw(draw.Crop(draw.New(canvas), half, half-5.5*vg.Inch, 0, 0))
 	}
@@ -100,6 +102,13 @@ func run() error {
 		return err
 	}
 	return f.Close()
+}
+
+func rateTicks() (out []plot.Tick) {
+	for _, n := range []float64{5, 10, 20, 50, 100, 200, 500, 1000, 2000} {
+		out = append(out, plot.Tick{Value: n, Label: fmt.Sprint(n)})
+	}
+	return out
 }
 
 func ticks(lengths []int) (out []plot.Tick) {
@@ -148,7 +157,7 @@ func machineLimit(lengths []int) (*rates, error) {
 	}
 	defer m.Close()
 	c := &m.Config
-	linear := 2 * float64(m.Network.Parameters()-int64(c.Vocab*c.Hidden)) // a row; the head runs once
+	linear := 2 * float64(m.Network.Parameters()) // a row; the head runs once
 	out := &rates{name: "limit of the machine, full cache"}
 	for _, n := range lengths {
 		attention := 0.0
@@ -156,6 +165,9 @@ func machineLimit(lengths []int) (*rates, error) {
 			attention += 2 * float64(n) * float64(c.Heads*c.KV(l).Dim) // two products over half of the rows before
 		}
 		read := float64(m.WeightBytes()) + float64(c.CacheBytes(n, kernels.BF16))
+		if e := m.Network.Embedding; e != m.Network.Head.Weight { // of which a step reads a row
+			read -= float64(e.Bytes())
+		}
 		out.prompts = append(out.prompts, plotter.XY{X: float64(n), Y: *operations / (linear + attention)})
 		out.decoding = append(out.decoding, plotter.XY{X: float64(n), Y: *bytes / read})
 		if math.IsInf(out.prompts[0].Y, 0) || *operations <= 0 || *bytes <= 0 {
