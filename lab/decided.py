@@ -3,7 +3,9 @@
 
   decided.py RUN              a folder with predictions.jsonl
   decided.py MEASURED.csv     what was kept of one
-  decided.py RUN --keep FILE  keeps the two measures of every query and policy"""
+  decided.py RUN --keep FILE  keeps the two measures of every query and policy
+  decided.py --equal MARGIN RUN...
+                              whether each policy scores as the full cache does, within so many points: two one-sided tests, paired over documents"""
 import csv, json, math, os, sys
 
 CLAIMS = [(1, "lookaheadkv", "snapkv"), (2, "lookaheadkv", "laq"), (3, "lookaheadkv", "judgeq"), (4, "judgeq", "snapkv"), (5, "dapq", "snapkv"),
@@ -47,7 +49,30 @@ def read(path):
             yield r["sample"], r["policy"], r["measures"]["nll"], r["measures"].get("rougeL")
 
 
+def equal(margin, runs):
+    print("| task | n | documents | policy | full | policy's | difference, points | 95% | p of two one-sided tests | discordant |\n|:--|--:|--:|:--|--:|--:|--:|--:|--:|--:|")
+    for run in runs:
+        score = {}
+        for line in open(os.path.join(run, "predictions.jsonl")):
+            r = json.loads(line)
+            score.setdefault(r["policy"], {})[r["sample"]] = r["measures"][r["metric"]]
+        for policy in (p for p in score if p != "full"):
+            both = [q for q in score[policy] if q in score["full"]]
+            documents = {}
+            for q in both:
+                documents.setdefault(q.rsplit("-", 1)[0], []).append(100 * (score[policy][q] - score["full"][q]))
+            d = [sum(x) / len(x) for x in documents.values()]
+            n, mean = len(d), sum(d) / len(d)
+            error = math.sqrt(sum((x - mean) ** 2 for x in d) / (n - 1) / n)
+            one = lambda t: p_of(t, n - 1) / 2 if t > 0 else 1 - p_of(t, n - 1) / 2
+            p = max(one((margin - mean) / error), one((margin + mean) / error)) if error else 0.0
+            means = [100 * sum(score[x][q] for q in both) / len(both) for x in ("full", policy)]
+            print(f"| {r['task']} | {len(both)} | {n} | {policy} | {means[0]:.1f} | {means[1]:.1f} | {mean:+.1f} | ± {1.96 * error:.1f} | {p:.2g} | {sum(score[policy][q] != score['full'][q] for q in both)} |")
+
+
 def main():
+    if sys.argv[1] == "--equal":
+        return equal(float(sys.argv[2]), sys.argv[3:])
     nll, score = {}, {}
     measured = list(read(sys.argv[1]))
     if sys.argv[2:3] == ["--keep"]:

@@ -49,7 +49,7 @@ func TestCUDAFusedLaunches(t *testing.T) {
 			device := m.Backend
 			calls := func() int64 { return modeltest.Calls(device) }
 			layers := m.Config.Layers
-			prompt := modeltest.Tokens(m, 1, 9)
+			prompt := modeltest.Tokens(m, 1, 10)
 			// measured is the launches of every part and what they computed.
 			measured := func() (launches map[string]int, numbers [][]float32) {
 				launches = make(map[string]int)

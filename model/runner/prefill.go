@@ -110,7 +110,7 @@ func (p *prefillPass) cutWhole(n int) [][2]int {
 	var out [][2]int
 	for from := 0; from < n; {
 		to := from + size
-		if to >= n || n-to < max(tail, leastRows) {
+		if to >= n || n-to < max(tail, min(size, leastRows)) {
 			to = n
 		}
 		if rest, more := max(1, tail), p.appendedRows(); to == n && more > 0 && n-from+more > size && n-from > rest {
