@@ -142,11 +142,3 @@ func firstRows(x *kernels.Tensor, n int) *kernels.Tensor {
 	}
 	return x.Rows(0, n)
 }
-
-// lastRows are the last n rows of x.
-func lastRows(x *kernels.Tensor, n int) *kernels.Tensor {
-	if x == nil || x.Dim0() == n {
-		return x
-	}
-	return x.Rows(x.Dim0()-n, x.Dim0())
-}
