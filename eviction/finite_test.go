@@ -80,7 +80,7 @@ func TestScoresThatAreNotFinite(t *testing.T) {
 // TestScoresOfWeightsThatAreNotFinite: where weights are to blame, the error names them.
 func TestScoresOfWeightsThatAreNotFinite(t *testing.T) {
 	for _, device := range finiteDevices {
-		for _, name := range eviction.Policies.Names() {
+		for _, name := range modeltest.Some(t, eviction.Policies.Names()) {
 			m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, device)
 			p := policy(t, m, name)
 			m.Backend.Fill(m.Network.Layers[1].Linear(model.KProj).Weight.Rows(1, 2), math.NaN())
@@ -95,7 +95,7 @@ func TestScoresOfWeightsThatAreNotFinite(t *testing.T) {
 // TestStepsThatAreNotFinite: a policy that evicts while decoding does not rank by NaN.
 func TestStepsThatAreNotFinite(t *testing.T) {
 	for _, device := range finiteDevices {
-		for _, name := range eviction.Policies.Names() {
+		for _, name := range modeltest.Some(t, eviction.Policies.Names()) {
 			m := modeltest.Llama{Layers: 3, Heads: 4, KVHeads: 2, Seed: 2}.Open(t, device)
 			p := policy(t, m, name)
 			if ok := planOf(m, p).Decode != nil; !ok {

@@ -263,6 +263,9 @@ func TestPlanOfASweep(t *testing.T) {
 		"example":          {example, 2, 8, "lookaheadkv-n8-qv-lr0.001"},
 		"rate of a preset": {preset, 2, 4, "lookaheadkv-n4-none-lr0"},
 	} {
+		if testing.Short() && c.file != example {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			p := planned(c.file)
 			if p.Passes != c.passes || len(p.Adapters) != c.adapters || p.Adapters[0].Name != c.first {
