@@ -4,7 +4,7 @@
   decided.py RUN              a folder with predictions.jsonl
   decided.py MEASURED.csv     what was kept of one
   decided.py RUN --keep FILE  keeps the two measures of every query and policy
-  decided.py --equal MARGIN RUN...
+  decided.py --equal MARGIN RUN-OR-CSV...
                               whether each policy scores as the full cache does, within so many points: two one-sided tests, paired over documents"""
 import csv, json, math, os, sys
 
@@ -52,10 +52,16 @@ def read(path):
 def equal(margin, runs):
     print("| task | n | documents | policy | full | policy's | difference, points | 95% | p of two one-sided tests | discordant |\n|:--|--:|--:|:--|--:|--:|--:|--:|--:|--:|")
     for run in runs:
-        score = {}
-        for line in open(os.path.join(run, "predictions.jsonl")):
-            r = json.loads(line)
-            score.setdefault(r["policy"], {})[r["sample"]] = r["measures"][r["metric"]]
+        score, task = {}, os.path.basename(run)
+        if run.endswith(".csv"):
+            for r in csv.DictReader(open(run, newline="")):
+                for p in (p for p in r if p != "sample"):
+                    score.setdefault(p, {})[r["sample"]] = float(r[p])
+        else:
+            for line in open(os.path.join(run, "predictions.jsonl")):
+                r = json.loads(line)
+                task = r["task"]
+                score.setdefault(r["policy"], {})[r["sample"]] = r["measures"][r["metric"]]
         for policy in (p for p in score if p != "full"):
             both = [q for q in score[policy] if q in score["full"]]
             documents = {}
@@ -67,7 +73,7 @@ def equal(margin, runs):
             one = lambda t: p_of(t, n - 1) / 2 if t > 0 else 1 - p_of(t, n - 1) / 2
             p = max(one((margin - mean) / error), one((margin + mean) / error)) if error else 0.0
             means = [100 * sum(score[x][q] for q in both) / len(both) for x in ("full", policy)]
-            print(f"| {r['task']} | {len(both)} | {n} | {policy} | {means[0]:.1f} | {means[1]:.1f} | {mean:+.1f} | ± {1.96 * error:.1f} | {p:.2g} | {sum(score[policy][q] != score['full'][q] for q in both)} |")
+            print(f"| {task} | {len(both)} | {n} | {policy} | {means[0]:.1f} | {means[1]:.1f} | {mean:+.1f} | ± {1.96 * error:.1f} | {p:.2g} | {sum(score[policy][q] != score['full'][q] for q in both)} |")
 
 
 def main():
