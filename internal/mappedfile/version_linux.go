@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// versionOf tells files apart by what a program cannot set: the time of the last change of anything.
+// versionOf tells a file from what it was before. Programs can set most times of a file, but not that of its last change (ctime).
 func versionOf(info fs.FileInfo) string {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

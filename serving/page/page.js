@@ -340,7 +340,8 @@ async function openChat(kept) {
     offerMore(turn, record, messages.slice(0, 2 * i + 1), first.title, first);
     first.answer.querySelector(".go-on").hidden = !first.cut || i + 1 < kept.turns.length;
   });
-  $("system").value = kept.turns.at(-1)?.system || $("system").value;
+  const last = kept.turns.at(-1);
+  if (last && !last.behind && last.system !== undefined) $("system").value = last.system; // of this chat, not of one before
   listChats();
   scrollToEnd();
   if (kept.document && doc?.name !== kept.document.name) say(`The document "${kept.document.title}" of this chat is not there: give it again to ask behind it.`);

@@ -165,7 +165,7 @@ func machineLimit(lengths []int) (*rates, error) {
 			attention += 2 * float64(n) * float64(c.Heads*c.KV(l).Dim) // two products over half of the rows before
 		}
 		read := float64(m.WeightBytes()) + float64(c.CacheBytes(n, kernels.BF16))
-		if e := m.Network.Embedding; e != m.Network.Head.Weight { // of which a step reads a row
+		if e := m.Network.Embedding; e != m.Network.Head.Weight { // a step reads one row of it
 			read -= float64(e.Bytes())
 		}
 		out.prompts = append(out.prompts, plotter.XY{X: float64(n), Y: *operations / (linear + attention)})

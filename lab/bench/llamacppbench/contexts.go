@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// variant is a program with a cache and, behind it, how it attends or what it evicts.
+// variant is a program and its cache. llama.cpp may attend plainly, and this program evicts.
 type variant struct {
 	name, program, cache string
-	args                 []string // before FILE, and after DEPTH
+	args                 []string // after DEPTH
 }
 
 // runContexts prints, for each length of -depths, how fast the prompt is read and answers are decoded behind it, the most bytes of the cache, and of the

@@ -30,7 +30,7 @@ type load struct {
 	lengths   []int
 	maxTokens int
 	repeat    bool // all requests are about the passage of the first
-	own       bool // those of a client are about a passage of its own
+	own       bool // each client asks about one passage, which no other asks about
 	mark      bool // the passage ends a context
 	logProbs  bool // tell of tokens that have no text
 	client    openai.Client
